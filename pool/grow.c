@@ -3,7 +3,7 @@
  *
  *   1  pending blocks whose fence is complete, and
  *      the blocks cached above the segments          no driver memory needed
- *      (the pool's limit applies here: limits.c)
+ *      (the pool's limit applies here: pool_limits.c)
  *      (large) pages of idle segments             remap.c
  *   2  a segment of the preferred size
  *   3  reclaim idle memory of the device, retry 2    until nothing changes any more

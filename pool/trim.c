@@ -5,7 +5,7 @@
  * these two parts, each in order of last use. The largest part of the device gives first,
  * and in it the segment that is least likely to be needed: its size is idle in the
  * largest amount, and for the longest time. Maintenance gives back by age instead
- * (limits.c).
+ * (pool_limits.c).
  *
  * A driver's free waits for the work of its context. While work runs, the backend first
  * waits for it, for a bounded time: the work may wait for the calling thread, and native

@@ -48,7 +48,7 @@
 #include "shim/order/single_order.h"
 #include "shim/order/streams.h"
 #include "shim/order/verify.h"
-#include "shim/pool_lookup.h"
+#include "shim/pooled_memory.h"
 #include "shim/record.h"
 #include "shim/report/interim.h"
 #include "shim/report/intervals.h"

@@ -10,7 +10,7 @@
 
 #include "tracker/groups.h"
 #include "tracker/samples.h"
-#include "tracker/state/state_memory.h"
+#include "tracker/statefile/state_memory.h"
 #include "tracker/tracker_lock.h"
 
 struct gs_cached_parts;

@@ -28,7 +28,7 @@
 #include "tracker/live_record.h"
 #include "tracker/names/host_region.h"
 #include "tracker/samples.h"
-#include "tracker/state/state_memory.h"
+#include "tracker/statefile/state_memory.h"
 #include "tracker/tally.h"
 #include "tracker/thread_slots.h"
 #include "tracker/tracker.h"
@@ -243,7 +243,7 @@ static inline void *gs_pages_map(struct gs_state_memory *memory, size_t bytes)
     return pages;
 }
 
-/* ---- records.c -------------------------------------------------------------------- */
+/* ---- record_slab.c --------------------------------------------------------------- */
 
 /* This thread's gate. */
 static inline struct gs_gate *gs_shard_gate(void)
@@ -426,7 +426,7 @@ static inline struct gs_origin gs_origin_of(const struct gs_tracker *tracker,
                               .tag = __atomic_load_n(&origin->tag, __ATOMIC_ACQUIRE)};
 }
 
-/* ---- lookup.c --------------------------------------------------------------------- */
+/* ---- address_table.c ------------------------------------------------------------- */
 
 /* Makes space for `addr`. GS_ERR_HOST_NOMEM: it cannot be linked. */
 enum gs_status gs_lookup_prepare(struct gs_tracker *tracker, uint64_t addr) GS_MUST_USE;

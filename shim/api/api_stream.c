@@ -18,7 +18,7 @@
 #include "shim/api/api.h"
 #include "shim/order/captures.h"
 #include "shim/order/streams.h"
-#include "shim/pool_lookup.h"
+#include "shim/pooled_memory.h"
 #include "shim/settings/log.h"
 #include "shim/state/all_contexts.h"
 #include "shim/state/context_switch.h"

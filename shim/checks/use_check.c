@@ -29,7 +29,7 @@
 #include "shim/host/host_pools.h"
 #include "shim/host/managed.h"
 #include "shim/order/captures.h"
-#include "shim/pool_lookup.h"
+#include "shim/pooled_memory.h"
 #include "shim/record.h"
 
 /* ---- reporting -------------------------------------------------------------------- */

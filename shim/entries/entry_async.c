@@ -26,7 +26,7 @@
 #include "shim/order/captures.h"
 #include "shim/order/fences.h"
 #include "shim/order/streams.h"
-#include "shim/pool_lookup.h"
+#include "shim/pooled_memory.h"
 #include "shim/serve/driver.h"
 #include "shim/state/submissions.h"
 #include "shim/trace/trace.h"

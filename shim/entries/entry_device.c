@@ -11,7 +11,7 @@
 #include "shim/order/captures.h"
 #include "shim/order/free_wait.h"
 #include "shim/parts.h"
-#include "shim/pool_lookup.h"
+#include "shim/pooled_memory.h"
 #include "shim/serve/device.h"
 #include "shim/state/submissions.h"
 

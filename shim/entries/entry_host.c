@@ -12,7 +12,7 @@
 #include "shim/heaps/retry.h"
 #include "shim/host/host_pools.h"
 #include "shim/memory/tell.h"
-#include "shim/pool_lookup.h"
+#include "shim/pooled_memory.h"
 #include "shim/trace/trace.h"
 
 /* ---- allocate -------------------------------------------------------------------- */
@@ -104,7 +104,7 @@ static GS_NOINLINE CUresult free_other(struct gs_state *state, void *p,
 }
 
 /* Handles a free that the fast path cannot. */
-static GS_NOINLINE CUresult free_deeper(struct gs_state *state, void *p)
+static GS_NOINLINE CUresult free_slow(struct gs_state *state, void *p)
 {
     uint64_t addr = (uint64_t)(uintptr_t)p;
     struct gs_block *block;
@@ -132,8 +132,8 @@ GS_EXPORT CUresult cuMemFreeHost(void *p)
     uint64_t addr = (uint64_t)(uintptr_t)p;
     struct gs_block *block =
         GS_LIKELY(state->host_pool != NULL) ? gs_hit_claim(state->host_pool, addr) : NULL;
-    CUresult result = GS_LIKELY(block != NULL) ? gs_host_free(state, block, addr)
-                                               : free_deeper(state, p);
+    CUresult result =
+        GS_LIKELY(block != NULL) ? gs_host_free(state, block, addr) : free_slow(state, p);
     gs_leave();
     return result;
 }

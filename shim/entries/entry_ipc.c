@@ -15,7 +15,7 @@
 #include "shim/lifetimes/physical.h"
 #include "shim/memory/tell.h"
 #include "shim/order/single_order.h"
-#include "shim/pool_lookup.h"
+#include "shim/pooled_memory.h"
 #include "shim/settings/log.h"
 
 /* ---- exports ----------------------------------------------------------------------- */

@@ -9,7 +9,7 @@
  */
 #include "shim/checks/args.h"
 #include "shim/host/managed.h"
-#include "shim/pool_lookup.h"
+#include "shim/pooled_memory.h"
 #include "shim/report/nvml.h"
 
 GS_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize,

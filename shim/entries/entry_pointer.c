@@ -17,7 +17,7 @@
 #include "shim/host/managed.h"
 #include "shim/ipc/ipc_imports.h"
 #include "shim/order/single_order.h"
-#include "shim/pool_lookup.h"
+#include "shim/pooled_memory.h"
 
 /* ---- ranges ------------------------------------------------------------------------ */
 

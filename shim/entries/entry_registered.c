@@ -7,7 +7,7 @@
  * Owns:  nothing.   Lock: none.
  */
 #include "shim/memory/tell.h"
-#include "shim/pool_lookup.h"
+#include "shim/pooled_memory.h"
 
 static void registered(CUresult result, enum gs_api api, void *p, size_t bytes)
 {

@@ -12,7 +12,7 @@
 #include "shim/heaps/moving_pages.h"
 #include "shim/lifetimes/physical.h"
 #include "shim/memory/tell.h"
-#include "shim/pool_lookup.h"
+#include "shim/pooled_memory.h"
 #include "shim/serve/driver.h"
 
 /* The state if physical memory is recorded; gs_leave must follow then. */

@@ -40,8 +40,8 @@ struct gs_extent {
     uint64_t pages_id;   /* of pages that move: no other segment has had it; else 0 */
 };
 
-/* The allocation around an address (pool_lookup.h). Errors: GS_ERR_NOT_FOUND (in a cached
- * range, without an owner), GS_ERR_NOT_OURS */
+/* The allocation around an address (pooled_memory.h). Errors: GS_ERR_NOT_FOUND (in a
+ * cached range, without an owner), GS_ERR_NOT_OURS */
 enum gs_status gs_managed_extent(CUdeviceptr address, struct gs_extent *out) GS_MUST_USE;
 
 /* Called when these bytes were advised, prefetched, attached or the like: their ranges

@@ -10,7 +10,7 @@
 
 #include "shim/settings/options.h"
 #include "shim/settings/process_start.h"
-#include "tracker/state/state_memory.h"
+#include "tracker/statefile/state_memory.h"
 
 /* ---- identity.c -------------------------------------------------------------------- */
 

@@ -18,7 +18,7 @@
 #include "shim/statefile/control_message.h"
 #include "shim/tools/reader/ask.h"
 #include "shim/tools/reader/container.h"
-#include "shim/tools/reader/glance.h"
+#include "shim/tools/reader/live_totals.h"
 
 /* ---- names and filters ------------------------------------------------------------- */
 
@@ -135,7 +135,7 @@ Test(control, what_is_no_request_is_refused)
 /* Also of more than there is room for: nothing is cut. */
 Test(control, statistics_are_what_the_command_reads)
 {
-    struct gs_glance glance;
+    struct gs_live_totals totals;
     const char *problem;
     state.pid = getpid();
     state.device_count = 2;
@@ -144,9 +144,9 @@ Test(control, statistics_are_what_the_command_reads)
     (void)strcpy(state.device_buses[1], "0000:3b:00.0");
     (void)answer_to("stats");
     cr_assert_not(answer.refused, "%s", answer.text);
-    cr_assert(gs_glance_parse(answer.text, &glance, &problem), "%s", problem);
-    cr_assert(glance.process.pid_start != 0);
-    cr_assert_eq(glance.row_count, 1); /* no device had memory */
+    cr_assert(gs_live_totals_parse(answer.text, &totals, &problem), "%s", problem);
+    cr_assert(totals.process.pid_start != 0);
+    cr_assert_eq(totals.row_count, 1); /* no device had memory */
     for (unsigned i = 0; i < 100000 && !answer.cut; i++) {
         gs_answer_add(&answer, "%u,", i);
     }

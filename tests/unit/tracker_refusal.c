@@ -66,7 +66,7 @@ static void expect_tries(const struct gs_report_refusal *refusal, const char *na
     char found[128] = "";
 
     for (unsigned i = 0; i < refusal->try_count; i++) {
-        strcat(found, refusal->tries[i].name);
+        strcat(found, refusal->advice[i].name);
         strcat(found, " ");
     }
     cr_expect_str_eq(found, names);

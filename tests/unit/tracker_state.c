@@ -12,7 +12,7 @@
 #include "tracker/growth_copy.h"
 #include "tracker/report/report.h"
 #include "tracker/stacks/stacks_internal.h"
-#include "tracker/state/state_read.h"
+#include "tracker/statefile/state_read.h"
 #include "tracker/tracker_internal.h"
 #include "tracker_helpers.h"
 

@@ -11,7 +11,7 @@
 
 #include "tracker/host_memory.h"
 #include "tracker/names/module_snapshot.h"
-#include "tracker/state/state_memory.h"
+#include "tracker/statefile/state_memory.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
  */
 #include "tracker/host_memory.h"
 #include "tracker/python/python_internal.h"
-#include "tracker/state/state_memory.h"
+#include "tracker/statefile/state_memory.h"
 
 #include <string.h>
 

@@ -13,7 +13,7 @@
 
 #include "tracker/host_memory.h"
 #include "tracker/python/python_internal.h"
-#include "tracker/state/state_memory.h"
+#include "tracker/statefile/state_memory.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -82,7 +82,7 @@ struct gs_report_proof {
 };
 
 /* A refused allocation, and the device's memory at the time. */
-#define GS_REPORT_TRIES 3u
+#define GS_REPORT_OOM_ADVICE 3u
 struct gs_report_refusal {
     uint64_t time_ns; /* since the tracker's start */
     uint64_t bytes;   /* as requested; 0: not known */
@@ -113,9 +113,9 @@ struct gs_report_refusal {
     uint64_t piece_bytes;  /* the pool's largest piece without an allocation; 0: none */
     const char *piece_bar; /* why it did not serve the request, static; NULL: not known */
     /* What to try, most promising first. The report adds it. */
-    struct gs_report_try {
+    struct gs_report_oom_advice {
         char name[16], text[208];
-    } tries[GS_REPORT_TRIES];
+    } advice[GS_REPORT_OOM_ADVICE];
     unsigned try_count;
 };
 

@@ -492,13 +492,13 @@ bool gs_report_next_hint(struct gs_tracker *tracker,
                          const struct gs_report_data *data, unsigned *at,
                          struct gs_report_hint *out);
 
-/* ---- report_refusal.c, report_tries.c: an allocation that was refused -------------- */
+/* ---- report_refusal.c, report_oom_advice.c: an allocation that was refused --------- */
 
 /* Prints the device's memory, the pool's largest piece, and what to try. */
 void gs_report_refusal(const struct gs_report_writer *writer);
 /* Finds what to try after the report's refusal, if it has one. The leaks to print are
  * chosen. */
-void gs_report_find_tries(const struct gs_report_writer *writer);
+void gs_report_find_oom_advice(const struct gs_report_writer *writer);
 
 /* ---- report_classes.c: the pool by size classes ----------------------------------- */
 

@@ -11,7 +11,7 @@
 #include "tracker/stacks/stack_table.h"
 
 #include "tracker/host_memory.h"
-#include "tracker/state/state_memory.h"
+#include "tracker/statefile/state_memory.h"
 
 #include <string.h>
 

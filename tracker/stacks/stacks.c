@@ -21,7 +21,7 @@
 #include "tracker/stacks/thread_stack.h"
 #include "tracker/stacks/unwind.h"
 #include "tracker/stacks/walk_cache.h"
-#include "tracker/state/state_memory.h"
+#include "tracker/statefile/state_memory.h"
 
 #include <errno.h>
 #include <stdlib.h>

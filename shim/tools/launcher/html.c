@@ -22,7 +22,7 @@
 #include "shim/tools/launcher/launcher.h"
 #include "shim/tools/launcher/timeline.h"
 #include "shim/tools/reader/report_file.h"
-#include "tracker/state/state_memory.h"
+#include "tracker/statefile/state_memory.h"
 
 #define CANNOT_READ  1
 #define CANNOT_WRITE 1

@@ -17,7 +17,7 @@
 #include "shim/tools/launcher/launcher.h"
 #include "shim/tools/reader/ask.h"
 #include "shim/tools/reader/ask_why.h"
-#include "shim/tools/reader/glance.h"
+#include "shim/tools/reader/live_totals.h"
 #include "tracker/report/text/color.h"
 #include "tracker/report/text/text.h"
 
@@ -46,10 +46,10 @@ struct inquiry {
 
 /* ---- answers ----------------------------------------------------------------------- */
 
-static void print_row(const struct gs_glance_row *row)
+static void print_row(const struct gs_live_totals_row *row)
 {
     char live[24], peak[24], reserved[24], count[32];
-    if (row->device == GS_GLANCE_HOST) {
+    if (row->device == GS_LIVE_TOTALS_HOST) {
         printf("  pinned: ");
     } else {
         printf("  GPU %u%s%s: ", row->device, row->bus[0] ? " " : "", row->bus);
@@ -57,7 +57,7 @@ static void print_row(const struct gs_glance_row *row)
     printf("%s live, peak %s, %s allocation%s", gs_text_bytes(row->live_bytes, live),
            gs_text_bytes(row->peak_bytes, peak), gs_text_count(row->allocs, count),
            row->allocs == 1 ? "" : "s");
-    if (row->device != GS_GLANCE_HOST) {
+    if (row->device != GS_LIVE_TOTALS_HOST) {
         printf(", %s reserved", gs_text_bytes(row->reserved_bytes, reserved));
     }
     putchar('\n');
@@ -66,10 +66,10 @@ static void print_row(const struct gs_glance_row *row)
 /* Returns false if the answer cannot be read. */
 static bool print_stats(const struct gs_ask_answer *answer)
 {
-    static struct gs_glance glance; /* large */
+    static struct gs_live_totals totals; /* large */
     char container[GS_CONTAINER_TEXT];
     const char *problem;
-    if (!gs_glance_parse(answer->text, &glance, &problem)) {
+    if (!gs_live_totals_parse(answer->text, &totals, &problem)) {
         gs_launcher_warn("process %ld: its answer is %s", (long)answer->pid, problem);
         return false;
     }
@@ -77,12 +77,12 @@ static bool print_stats(const struct gs_ask_answer *answer)
     if (gs_container_text(answer->pid, true, container)[0]) {
         printf("%s: ", container);
     }
-    if (glance.process.rank >= 0) {
-        printf("rank %d: ", (int)glance.process.rank);
+    if (totals.process.rank >= 0) {
+        printf("rank %d: ", (int)totals.process.rank);
     }
-    printf("%s\n", glance.process.command);
-    for (unsigned i = 0; i < glance.row_count; i++) {
-        print_row(&glance.rows[i]);
+    printf("%s\n", totals.process.command);
+    for (unsigned i = 0; i < totals.row_count; i++) {
+        print_row(&totals.rows[i]);
     }
     return true;
 }

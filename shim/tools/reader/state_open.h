@@ -7,7 +7,7 @@
 
 #include "shim/report/statistics.h"
 #include "shim/settings/options.h"
-#include "tracker/state/state_read.h"
+#include "tracker/statefile/state_read.h"
 
 struct gs_state_open {
     char *bytes;

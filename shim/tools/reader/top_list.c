@@ -44,7 +44,7 @@ enum file_state {
 
 /* What is shown of a process. */
 struct shown {
-    struct gs_glance now;
+    struct gs_live_totals now;
     /* Of the reading before: allocations by device, and when. */
     uint64_t before_ns, before[GS_MAX_DEVICES + 1];
     double rates[GS_MAX_DEVICES + 1];        /* by row of `now` */
@@ -175,7 +175,7 @@ static bool is_other(const struct gs_state_process *a, const struct gs_state_pro
 }
 
 /* Takes the next reading, and the rates since the last one. */
-static void take(struct shown *shown, const struct gs_glance *next)
+static void take(struct shown *shown, const struct gs_live_totals *next)
 {
     bool follows =
         shown->now.at_ns != 0 && !is_other(&shown->now.process, &next->process);
@@ -191,7 +191,7 @@ static void take(struct shown *shown, const struct gs_glance *next)
     }
     shown->now = *next;
     for (unsigned i = 0; i < next->row_count; i++) {
-        const struct gs_glance_row *row = &next->rows[i];
+        const struct gs_live_totals_row *row = &next->rows[i];
         uint64_t before = shown->before[row->device];
         bool known = follows && seconds > 0 && row->allocs >= before;
         shown->rates[i] = known ? (double)(row->allocs - before) / seconds : -1;
@@ -211,9 +211,9 @@ static void end(struct gs_top_file *file)
 
 static void read_file(struct gs_top_file *file)
 {
-    static struct gs_glance glance; /* large, and one thread reads */
-    bool read = gs_glance_read(file->path, &glance, &file->problem);
-    if (!read && file->problem == gs_glance_too_early) {
+    static struct gs_live_totals totals; /* large, and one thread reads */
+    bool read = gs_live_totals_read(file->path, &totals, &file->problem);
+    if (!read && file->problem == gs_live_totals_too_early) {
         return;
     }
     if (!read && !file->shown) {
@@ -224,9 +224,9 @@ static void read_file(struct gs_top_file *file)
         return;
     }
     if (read) {
-        take(file->shown, &glance);
+        take(file->shown, &totals);
     }
-    if (read && glance.running) {
+    if (read && totals.running) {
         file->state = FILE_RUNS;
     } else {
         end(file); /* or its file is gone: shown as it was */
@@ -242,15 +242,15 @@ static void halt(struct gs_top_file *file, const char *why)
 
 static void ask_thread(struct gs_top_file *file)
 {
-    static struct gs_glance glance; /* large, and one thread reads */
+    static struct gs_live_totals totals; /* large, and one thread reads */
     if (file->shown && file->state == FILE_RUNS &&
         gs_process_is_stopped(file->shown->now.process.pid)) {
         halt(file, "stopped");
         return;
     }
-    if (gs_glance_ask(file->path, &glance, &file->problem)) {
+    if (gs_live_totals_ask(file->path, &totals, &file->problem)) {
         if (file->shown || (file->shown = calloc(1, sizeof(*file->shown)))) {
-            take(file->shown, &glance);
+            take(file->shown, &totals);
             file->state = FILE_RUNS;
         }
     } else if (file->problem == gs_ask_foreign) {
@@ -336,23 +336,24 @@ static bool is_twice(const struct gs_top_list *list, const struct gs_top_file *a
     return false;
 }
 
-static bool is_device(const struct gs_top_device *device, const struct gs_glance *glance,
-                      const struct gs_glance_row *memory)
+static bool is_device(const struct gs_top_device *device,
+                      const struct gs_live_totals *totals,
+                      const struct gs_live_totals_row *memory)
 {
-    return strcmp(device->glance->process.host, glance->process.host) == 0 &&
+    return strcmp(device->totals->process.host, totals->process.host) == 0 &&
            strcmp(device->memory->bus, memory->bus) == 0 &&
            (memory->bus[0] || device->memory->device == memory->device);
 }
 
 /* What a paused process has is not on the device. */
-static void add_to_device(struct gs_top_list *list, const struct gs_glance *glance,
-                          const struct gs_glance_row *memory)
+static void add_to_device(struct gs_top_list *list, const struct gs_live_totals *totals,
+                          const struct gs_live_totals_row *memory)
 {
     unsigned i = 0;
-    if (glance->halted && strcmp(glance->halted, "paused") == 0) {
+    if (totals->halted && strcmp(totals->halted, "paused") == 0) {
         return;
     }
-    while (i < list->device_count && !is_device(&list->devices[i], glance, memory)) {
+    while (i < list->device_count && !is_device(&list->devices[i], totals, memory)) {
         i++;
     }
     if (i == GS_TOP_DEVICES) {
@@ -361,7 +362,7 @@ static void add_to_device(struct gs_top_list *list, const struct gs_glance *glan
     struct gs_top_device *device = &list->devices[i];
     if (i == list->device_count) {
         list->device_count++;
-        *device = (struct gs_top_device){.glance = glance, .memory = memory};
+        *device = (struct gs_top_device){.totals = totals, .memory = memory};
     }
     device->live_bytes += memory->live_bytes;
     device->reserved_bytes += memory->reserved_bytes;
@@ -380,10 +381,10 @@ static void add_row(struct gs_top_list *list, const struct gs_top_file *file, un
         list->room = room;
     }
     bool ended = file->state == FILE_ENDED;
-    const struct gs_glance_row *memory = &file->shown->now.rows[i];
+    const struct gs_live_totals_row *memory = &file->shown->now.rows[i];
     list->rows[list->count++] = (struct gs_top_row){
         .file = file,
-        .glance = &file->shown->now,
+        .totals = &file->shown->now,
         .memory = &file->shown->now.rows[i],
         .rate = ended ? -1 : file->shown->rates[i],
         .growth_bytes =
@@ -416,7 +417,7 @@ static int compare_by(const struct gs_top_row *a, const struct gs_top_row *b,
     case GS_TOP_RATE:
         return order_of(b->rate, a->rate);
     case GS_TOP_PROGRAM:
-        return strcmp(a->glance->process.command, b->glance->process.command);
+        return strcmp(a->totals->process.command, b->totals->process.command);
     case GS_TOP_GROWTH:
         return order_of((double)b->growth_bytes, (double)a->growth_bytes);
     case GS_TOP_PID:
@@ -432,7 +433,7 @@ static int compare_rows(const void *left, const void *right, void *self)
     const struct gs_top_list *list = self;
     int order = compare_by(a, b, list->sort);
     if (order == 0) {
-        order = order_of((double)a->glance->process.pid, (double)b->glance->process.pid);
+        order = order_of((double)a->totals->process.pid, (double)b->totals->process.pid);
     }
     if (order == 0) {
         order = strcmp(a->file->path, b->file->path);

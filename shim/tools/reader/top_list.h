@@ -6,7 +6,7 @@
 #ifndef GS_TOP_LIST_H
 #define GS_TOP_LIST_H
 
-#include "shim/tools/reader/glance.h"
+#include "shim/tools/reader/live_totals.h"
 #include "tracker/report/text/text.h"
 
 /* The columns that rows can be sorted by. */
@@ -27,8 +27,8 @@ extern const char gs_top_sort_names[GS_TOP_SORTS][12];
 /* A process on a device. */
 struct gs_top_row {
     const struct gs_top_file *file;
-    const struct gs_glance *glance;
-    const struct gs_glance_row *memory;
+    const struct gs_live_totals *totals;
+    const struct gs_live_totals_row *memory;
     double rate;          /* allocations a second; < 0: not known yet */
     int64_t growth_bytes; /* of what is live, since it was read first */
     bool ended;
@@ -36,8 +36,8 @@ struct gs_top_row {
 
 /* The processes of a device, by host and PCI bus id, or of a host's pinned memory. */
 struct gs_top_device {
-    const struct gs_glance *glance; /* of one of them */
-    const struct gs_glance_row *memory;
+    const struct gs_live_totals *totals; /* of one of them */
+    const struct gs_live_totals_row *memory;
     uint64_t live_bytes, reserved_bytes;
     unsigned processes;
 };
@@ -68,7 +68,7 @@ struct gs_top_list {
 void gs_top_list_read(struct gs_top_list *list);
 /* Filters and sorts the rows, without reading. */
 void gs_top_list_arrange(struct gs_top_list *list);
-/* The path of a row's file, or the name of its thread (gs_glance_ask). */
+/* The path of a row's file, or the name of its thread (gs_live_totals_ask). */
 const char *gs_top_list_path(const struct gs_top_row *row);
 void gs_top_list_free(struct gs_top_list *list);
 

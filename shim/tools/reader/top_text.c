@@ -46,7 +46,7 @@ void gs_top_write_head(const struct gs_top_list *list, struct gs_text *text)
 static int compare_devices(const void *left, const void *right)
 {
     const struct gs_top_device *a = left, *b = right;
-    int order = strcmp(a->glance->process.host, b->glance->process.host);
+    int order = strcmp(a->totals->process.host, b->totals->process.host);
     return order ? order
                  : (a->memory->device > b->memory->device) -
                        (a->memory->device < b->memory->device);
@@ -62,13 +62,13 @@ void gs_top_write_devices(struct gs_top_list *list, struct gs_text *text)
         return;
     }
     qsort(list->devices, list->device_count, sizeof(*list->devices), compare_devices);
-    hosts = strcmp(list->devices[0].glance->process.host,
-                   list->devices[list->device_count - 1].glance->process.host) != 0;
+    hosts = strcmp(list->devices[0].totals->process.host,
+                   list->devices[list->device_count - 1].totals->process.host) != 0;
     for (unsigned i = 0; i < list->device_count; i++) {
         const struct gs_top_device *device = &list->devices[i];
-        gs_text_add(text, "%s%s%s", space, hosts ? device->glance->process.host : "",
+        gs_text_add(text, "%s%s%s", space, hosts ? device->totals->process.host : "",
                     hosts ? " " : "");
-        if (device->memory->device == GS_GLANCE_HOST) {
+        if (device->memory->device == GS_LIVE_TOTALS_HOST) {
             gs_text_add(text, "host: %s live", gs_text_bytes(device->live_bytes, live));
         } else {
             gs_text_add(text, "GPU %u: %s live, %s reserved", device->memory->device,
@@ -133,9 +133,9 @@ static const char *rate_text(double rate, char out[32])
 
 void gs_top_write_row(const struct gs_top_row *row, bool narrow, struct gs_text *text)
 {
-    const struct gs_state_process *process = &row->glance->process;
-    const struct gs_glance_row *memory = row->memory;
-    bool host = memory->device == GS_GLANCE_HOST;
+    const struct gs_state_process *process = &row->totals->process;
+    const struct gs_live_totals_row *memory = row->memory;
+    bool host = memory->device == GS_LIVE_TOTALS_HOST;
     char pid[24], device[16] = "host", live[24], reserved[24] = "-", peak[24], rate[32],
                   growth[32] = "-";
     (void)snprintf(pid, sizeof(pid), "%lld", (long long)process->pid);
@@ -154,11 +154,11 @@ void gs_top_write_row(const struct gs_top_row *row, bool narrow, struct gs_text 
     if (row->ended) {
         gs_text_add(text, "(%s) ", gs_state_ending(process));
     }
-    if (row->glance->halted && !row->ended) {
-        gs_text_add(text, "(%s) ", row->glance->halted);
+    if (row->totals->halted && !row->ended) {
+        gs_text_add(text, "(%s) ", row->totals->halted);
     }
-    if (row->glance->container[0]) {
-        gs_text_add(text, "%s: ", row->glance->container);
+    if (row->totals->container[0]) {
+        gs_text_add(text, "%s: ", row->totals->container);
     }
     if (process->rank >= 0) {
         gs_text_add(text, "rank %d: ", process->rank);

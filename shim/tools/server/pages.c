@@ -12,7 +12,7 @@
 
 #include "gs_clock.h"
 #include "gs_printable.h"
-#include "shim/tools/reader/glance.h"
+#include "shim/tools/reader/live_totals.h"
 #include "shim/tools/server/merge.h"
 #include "shim/tools/server/pod_names.h"
 
@@ -186,7 +186,7 @@ static const char head[] =
 /* A process on a device, as a row. */
 struct row {
     const struct gs_ask_answer *answer;
-    struct gs_glance_row memory;
+    struct gs_live_totals_row memory;
     char container[GS_CONTAINER_TEXT];
     char command[sizeof(((struct gs_state_process *)0)->command)];
 };
@@ -225,7 +225,8 @@ static void put_foreign(struct gs_text *out, const char *text)
 }
 
 static void add_row(struct table *table, const struct gs_ask_answer *answer,
-                    const struct gs_glance *glance, const struct gs_glance_row *memory)
+                    const struct gs_live_totals *totals,
+                    const struct gs_live_totals_row *memory)
 {
     if (table->count == table->room) {
         size_t room = table->room ? 2 * table->room : 64;
@@ -240,7 +241,7 @@ static void add_row(struct table *table, const struct gs_ask_answer *answer,
     struct row *row = &table->rows[table->count++];
     *row = (struct row){.answer = answer, .memory = *memory};
     (void)gs_container_text(answer->pid, true, row->container);
-    (void)snprintf(row->command, sizeof(row->command), "%s", glance->process.command);
+    (void)snprintf(row->command, sizeof(row->command), "%s", totals->process.command);
 }
 
 /* The largest first. */
@@ -255,10 +256,10 @@ static int compare(const void *left, const void *right)
 
 static void put_row(struct gs_text *out, const struct row *row)
 {
-    const struct gs_glance_row *memory = &row->memory;
+    const struct gs_live_totals_row *memory = &row->memory;
     char live[24], reserved[24], peak[24], count[32], device[16] = "host";
     long pid = (long)row->answer->pid;
-    if (memory->device != GS_GLANCE_HOST) {
+    if (memory->device != GS_LIVE_TOTALS_HOST) {
         (void)snprintf(device, sizeof(device), "%u", memory->device);
     }
     gs_text_add(
@@ -279,7 +280,7 @@ static void put_row(struct gs_text *out, const struct row *row)
  */
 static void fill(struct gs_asks *asks, struct table *table, struct gs_text *problems)
 {
-    static struct gs_glance glance; /* large, and one thread reads */
+    static struct gs_live_totals totals; /* large, and one thread reads */
     for (size_t i = 0; i < asks->count; i++) {
         struct gs_ask_answer *answer = &asks->answers[i];
         const char *problem = answer->problem;
@@ -288,9 +289,9 @@ static void fill(struct gs_asks *asks, struct table *table, struct gs_text *prob
         }
         if (!problem && answer->refused) {
             problem = answer->text;
-        } else if (!problem && gs_glance_parse(answer->text, &glance, &problem)) {
-            for (unsigned k = 0; k < glance.row_count; k++) {
-                add_row(table, answer, &glance, &glance.rows[k]);
+        } else if (!problem && gs_live_totals_parse(answer->text, &totals, &problem)) {
+            for (unsigned k = 0; k < totals.row_count; k++) {
+                add_row(table, answer, &totals, &totals.rows[k]);
             }
             continue;
         }

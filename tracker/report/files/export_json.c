@@ -550,8 +550,8 @@ static void put_refusal(const struct gs_export *export, struct gs_json *json,
     gs_json_member_open(json, "tries", '[');
     for (unsigned i = 0; i < refusal->try_count; i++) {
         gs_json_open(json, '{');
-        gs_json_member_text(json, "try", refusal->tries[i].name);
-        gs_json_member_text(json, "text", refusal->tries[i].text);
+        gs_json_member_text(json, "try", refusal->advice[i].name);
+        gs_json_member_text(json, "text", refusal->advice[i].text);
         gs_json_close(json, '}');
     }
     gs_json_close(json, ']');

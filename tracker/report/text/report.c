@@ -456,7 +456,7 @@ void gs_report_write_from(struct gs_tracker *tracker,
     }
     gs_report_gather(tracker, config, data);
     apply_rules(&writer, data, frames);
-    gs_report_find_tries(&writer);
+    gs_report_find_oom_advice(&writer);
     figures.errors = data->error_count - data->suppressed_errors;
     figures.leaked_bytes = data->leaked_bytes;
     figures.leaked_count = data->leaked_count;

@@ -95,7 +95,7 @@ void gs_report_refusal(const struct gs_report_writer *writer)
         write_pool(writer, refusal);
     }
     for (unsigned i = 0; i < refusal->try_count; i++) {
-        gs_text_add(writer->text, "%sTry: %s\n", writer->prefix, refusal->tries[i].text);
+        gs_text_add(writer->text, "%sTry: %s\n", writer->prefix, refusal->advice[i].text);
     }
     gs_report_blank(writer);
 }

@@ -1,8 +1,8 @@
 /*
- * pool_lookup.h - the pool's memory around an address of the program.
+ * pooled_memory.h - the pool's memory around an address of the program.
  */
-#ifndef GS_POOL_LOOKUP_H
-#define GS_POOL_LOOKUP_H
+#ifndef GS_POOLED_MEMORY_H
+#define GS_POOLED_MEMORY_H
 
 #include "shim/host/managed.h"
 #include "shim/order/capture_check.h"

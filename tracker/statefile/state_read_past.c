@@ -6,7 +6,7 @@
  */
 #include "tracker/growth_copy.h"
 #include "tracker/host_memory.h"
-#include "tracker/state/state_read_internal.h"
+#include "tracker/statefile/state_read_internal.h"
 
 /*
  * Reads how much was allocated and freed, and the peaks. The counters of threads in the

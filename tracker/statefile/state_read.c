@@ -8,13 +8,13 @@
  * Owns:  struct gs_state_found.   Lock: none.   Design: docs/state.md
  */
 #include "gs_printable.h"
-#include "tracker/state/state_read.h"
+#include "tracker/statefile/state_read.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "tracker/python/python_internal.h"
-#include "tracker/state/state_read_internal.h"
+#include "tracker/statefile/state_read_internal.h"
 
 const void *gs_image_at(const struct gs_image *image, uint64_t address, uint64_t bytes,
                         size_t alignment)

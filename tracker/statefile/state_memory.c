@@ -4,7 +4,7 @@
  * Owns:  struct gs_state_memory, the header's counts.   Lock: memory->lock, the innermost
  *        of all.   Design: docs/state.md
  */
-#include "tracker/state/state_memory.h"
+#include "tracker/statefile/state_memory.h"
 
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /*
- * recording.c - switches the recording of allocations on and off, and keeps the windows.
+ * record_switch.c - switches the recording of allocations on and off, and keeps the
+ * windows.
  *
  * A switch increments a counter, so a signal handler can switch at any time. A thread in
  * the middle of an allocation may still record it just after a stop, or miss it just

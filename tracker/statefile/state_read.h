@@ -11,7 +11,7 @@
 #define GS_STATE_READ_H
 
 #include "tracker/growth.h"
-#include "tracker/state/state_memory.h"
+#include "tracker/statefile/state_memory.h"
 #include "tracker/tracker.h"
 
 /* Stacks that something else refers to: ids in the file, replaced by those in

@@ -1,5 +1,6 @@
 /*
- * limits.c - limits of the memory that the pool holds of a device, and of the idle part.
+ * pool_limits.c - limits of the memory that the pool holds of a device, and of the idle
+ * part.
  *
  * Owns: the limits and the idle bytes of the device rows.
  * Lock: reclaim->lock for the rows; the sums are atomic.

@@ -1,6 +1,6 @@
 /*
- * report_tries.c - what to try after an allocation was refused, from the figures of the
- * refusal: the first ones of a list that apply.
+ * report_oom_advice.c - what to try after an allocation was refused, from the figures of
+ * the refusal: the first ones of a list that apply.
  *
  * Owns: nothing.   Lock: none.   Design: docs/tracker.md, "Out of memory"
  */
@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-#define TEXT_BYTES sizeof(((struct gs_report_try *)0)->text)
+#define TEXT_BYTES sizeof(((struct gs_report_oom_advice *)0)->text)
 
 /* Whether the part is at least half of the whole. */
 static bool is_most(uint64_t part, uint64_t whole)
@@ -152,7 +152,7 @@ static bool try_less(const struct gs_report_refusal *refusal, char *text)
 }
 
 /* Their names in JSON, by number. */
-static const char names[][sizeof(((struct gs_report_try *)0)->name)] = {
+static const char names[][sizeof(((struct gs_report_oom_advice *)0)->name)] = {
     "limit", "waiting", "fragmented", "elsewhere", "largest", "less"};
 
 static bool try_number(size_t number, const struct gs_report_writer *writer,
@@ -174,7 +174,7 @@ static bool try_number(size_t number, const struct gs_report_writer *writer,
     }
 }
 
-void gs_report_find_tries(const struct gs_report_writer *writer)
+void gs_report_find_oom_advice(const struct gs_report_writer *writer)
 {
     struct gs_report_refusal *refusal = writer->config->refusal;
 
@@ -182,9 +182,9 @@ void gs_report_find_tries(const struct gs_report_writer *writer)
         return;
     }
     refusal->try_count = 0;
-    for (size_t i = 0; i < GS_ARRAY_LEN(names) && refusal->try_count < GS_REPORT_TRIES;
-         i++) {
-        struct gs_report_try *next = &refusal->tries[refusal->try_count];
+    for (size_t i = 0;
+         i < GS_ARRAY_LEN(names) && refusal->try_count < GS_REPORT_OOM_ADVICE; i++) {
+        struct gs_report_oom_advice *next = &refusal->advice[refusal->try_count];
 
         if (try_number(i, writer, refusal, next->text)) {
             strcpy(next->name, names[i]);

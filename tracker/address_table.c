@@ -1,5 +1,5 @@
 /*
- * lookup.c - from an address to a record, for allocations freed by address only.
+ * address_table.c - from an address to a record, for allocations freed by address only.
  *
  * Chained hashing in stripes. The links are beside the records. So an entry costs 4 bytes
  * and its share of the bucket array, 4 to 8 bytes, and a removal leaves nothing behind.

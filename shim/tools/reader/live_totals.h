@@ -1,23 +1,23 @@
 /*
- * glance.h - what a process has now, by its state file or its own answer: the totals
+ * live_totals.h - what a process has now, by its state file or its own answer: the totals
  * alone, for gpushim top. Locks: none; one thread.   Design: docs/state.md
  */
-#ifndef GS_GLANCE_H
-#define GS_GLANCE_H
+#ifndef GS_LIVE_TOTALS_H
+#define GS_LIVE_TOTALS_H
 
 #include "shim/tools/reader/container.h"
-#include "tracker/state/state_read.h"
+#include "tracker/statefile/state_read.h"
 
 /* The memory of a device, or of the host. */
-struct gs_glance_row {
-    unsigned device; /* GS_GLANCE_HOST: pinned host memory */
+struct gs_live_totals_row {
+    unsigned device; /* GS_LIVE_TOTALS_HOST: pinned host memory */
     uint64_t live_bytes, reserved_bytes, peak_bytes, allocs;
     char bus[GS_STATE_BUS_BYTES]; /* "": unknown */
 };
 
-#define GS_GLANCE_HOST GS_MAX_DEVICES
+#define GS_LIVE_TOTALS_HOST GS_MAX_DEVICES
 
-struct gs_glance {
+struct gs_live_totals {
     struct gs_state_process process; /* its texts have no control characters */
     bool running;
     char container[GS_CONTAINER_TEXT]; /* "": none, or it was not asked */
@@ -25,20 +25,22 @@ struct gs_glance {
     uint64_t at_ns;     /* gs_now_ns when it was read */
     /* Devices that had memory, and pinned host memory if there ever was any; at least one
      * row. */
-    struct gs_glance_row rows[GS_MAX_DEVICES + 1];
+    struct gs_live_totals_row rows[GS_MAX_DEVICES + 1];
     unsigned row_count;
 };
 
 /* The process has just made the file: it is to be read again. */
-extern const char gs_glance_too_early[];
+extern const char gs_live_totals_too_early[];
 
 /* Reads a file. False: *problem is the reason, as the end of a sentence. */
-bool gs_glance_read(const char *path, struct gs_glance *out, const char **problem);
+bool gs_live_totals_read(const char *path, struct gs_live_totals *out,
+                         const char **problem);
 
-/* Reads what a process answers to "stats"; the text changes. glance_ask.c. */
-bool gs_glance_parse(char *text, struct gs_glance *out, const char **problem);
+/* Reads what a process answers to "stats"; the text changes. live_totals_ask.c. */
+bool gs_live_totals_parse(char *text, struct gs_live_totals *out, const char **problem);
 /* Asks the thread of a process, "@PID/TID" (ask.h). False: *problem is the reason, of
- * those of ask.h. glance_ask.c. */
-bool gs_glance_ask(const char *name, struct gs_glance *out, const char **problem);
+ * those of ask.h. live_totals_ask.c. */
+bool gs_live_totals_ask(const char *name, struct gs_live_totals *out,
+                        const char **problem);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * pool_lookup.c - looks up addresses of the program in the memory that the pools have
+ * pooled_memory.c - looks up addresses of the program in the memory that the pools have
  * handed out. Owns:  nothing.   Lock: the pools lock themselves.
  */
-#include "shim/pool_lookup.h"
+#include "shim/pooled_memory.h"
 
 #include "shim/async/async_heaps.h"
 #include "shim/host/host_pools.h"

@@ -1,5 +1,5 @@
 /*
- * glance_ask.c - what a process has now, by asking it.
+ * live_totals_ask.c - what a process has now, by asking it.
  * Owns: nothing.   Lock: none.
  */
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "gs_clock.h"
 #include "shim/tools/reader/ask.h"
-#include "shim/tools/reader/glance.h"
+#include "shim/tools/reader/live_totals.h"
 #include "shim/tools/reader/json_read.h"
 #include "shim/tools/reader/marks.h"
 
@@ -40,18 +40,19 @@ static void read_row(struct gs_json_read *json, struct row *row)
     gs_json_read_fields(json, fields, GS_ARRAY_LEN(fields), row);
 }
 
-static void add_row(struct gs_glance *out, const struct row *row, bool host)
+static void add_row(struct gs_live_totals *out, const struct row *row, bool host)
 {
     if (row->allocs == 0 || out->row_count == GS_ARRAY_LEN(out->rows) ||
         (!host && row->device >= GS_MAX_DEVICES)) {
         return;
     }
-    struct gs_glance_row *to = &out->rows[out->row_count++];
-    *to = (struct gs_glance_row){.device = host ? GS_GLANCE_HOST : (unsigned)row->device,
-                                 .live_bytes = row->live_bytes,
-                                 .reserved_bytes = row->reserved_bytes,
-                                 .peak_bytes = row->peak_bytes,
-                                 .allocs = row->allocs};
+    struct gs_live_totals_row *to = &out->rows[out->row_count++];
+    *to = (struct gs_live_totals_row){.device = host ? GS_LIVE_TOTALS_HOST
+                                                     : (unsigned)row->device,
+                                      .live_bytes = row->live_bytes,
+                                      .reserved_bytes = row->reserved_bytes,
+                                      .peak_bytes = row->peak_bytes,
+                                      .allocs = row->allocs};
     (void)snprintf(to->bus, sizeof(to->bus), "%s", row->bus ? row->bus : "");
 }
 
@@ -75,32 +76,32 @@ static void read_pinned(struct gs_json_read *json, void *self)
 
 static void read_command(struct gs_json_read *json, void *self)
 {
-    struct gs_glance *glance = self;
+    struct gs_live_totals *totals = self;
     const char *text = gs_json_read_text(json);
-    (void)snprintf(glance->process.command, sizeof(glance->process.command), "%s",
+    (void)snprintf(totals->process.command, sizeof(totals->process.command), "%s",
                    text ? text : "");
 }
 
 static void read_host(struct gs_json_read *json, void *self)
 {
-    struct gs_glance *glance = self;
+    struct gs_live_totals *totals = self;
     const char *text = gs_json_read_text(json);
-    (void)snprintf(glance->process.host, sizeof(glance->process.host), "%s",
+    (void)snprintf(totals->process.host, sizeof(totals->process.host), "%s",
                    text ? text : "");
 }
 
 static void read_rank(struct gs_json_read *json, void *self)
 {
     uint64_t rank;
-    ((struct gs_glance *)self)->process.rank =
+    ((struct gs_live_totals *)self)->process.rank =
         gs_json_read_number(json, &rank) ? (int)rank : -1;
 }
 
-bool gs_glance_parse(char *text, struct gs_glance *out, const char **problem)
+bool gs_live_totals_parse(char *text, struct gs_live_totals *out, const char **problem)
 {
     static const struct gs_json_field fields[] = {
-        {"start_ticks", offsetof(struct gs_glance, process.pid_start), GS_JSON_NUMBER,
-         NULL},
+        {"start_ticks", offsetof(struct gs_live_totals, process.pid_start),
+         GS_JSON_NUMBER, NULL},
         {"rank", 0, GS_JSON_CALL, read_rank},
         {"command", 0, GS_JSON_CALL, read_command},
         {"host", 0, GS_JSON_CALL, read_host},
@@ -114,12 +115,13 @@ bool gs_glance_parse(char *text, struct gs_glance *out, const char **problem)
     gs_json_read_fields(&json, fields, GS_ARRAY_LEN(fields), out);
     *problem = json.problem;
     if (out->row_count == 0) {
-        out->rows[out->row_count++] = (struct gs_glance_row){.device = 0};
+        out->rows[out->row_count++] = (struct gs_live_totals_row){.device = 0};
     }
     return !json.problem;
 }
 
-bool gs_glance_ask(const char *name, struct gs_glance *out, const char **problem)
+bool gs_live_totals_ask(const char *name, struct gs_live_totals *out,
+                        const char **problem)
 {
     struct gs_ask_thread thread;
     struct gs_ask_answer answer;
@@ -131,7 +133,7 @@ bool gs_glance_ask(const char *name, struct gs_glance *out, const char **problem
         *problem = answer.problem;
         return false;
     }
-    bool read = !answer.refused && gs_glance_parse(answer.text, out, problem);
+    bool read = !answer.refused && gs_live_totals_parse(answer.text, out, problem);
     if (answer.refused) {
         *problem = "it refuses";
     }

@@ -1,5 +1,5 @@
 /*
- * records.c - the slab of live records, and the allocation of ids.
+ * record_slab.c - the slab of live records, and the allocation of ids.
  *
  * The slab grows by chunks of 512 KiB, mapped when the first id of one is handed out, and
  * never shrinks: freed ids are reused first. A shard has a short list of its own. Ids

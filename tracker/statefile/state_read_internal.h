@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "tracker/stacks/stacks_internal.h"
-#include "tracker/state/state_read.h"
+#include "tracker/statefile/state_read.h"
 #include "tracker/tracker_internal.h"
 
 struct gs_image {

@@ -7,7 +7,7 @@
  *
  * Owns: a copy of the shards.   Lock: none; one thread reads.   Design: docs/state.md
  */
-#include "tracker/state/state_read_internal.h"
+#include "tracker/statefile/state_read_internal.h"
 
 static uint64_t at_least_zero(int64_t value)
 {

@@ -1,9 +1,9 @@
 /*
- * glance.c - see glance.h. Reads with pread: a file that is cut meanwhile ends the
- * reading, not the reader.
- * Owns: nothing.   Lock: none; one thread.   Design: docs/state.md
+ * live_totals.c - see live_totals.h. Reads with pread: a file that is cut meanwhile ends
+ * the reading, not the reader. Owns: nothing.   Lock: none; one thread.   Design:
+ * docs/state.md
  */
-#include "shim/tools/reader/glance.h"
+#include "shim/tools/reader/live_totals.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 #include "shim/tools/reader/marks.h"
 #include "shim/tools/reader/state_open.h"
 
-const char gs_glance_too_early[] = "of a process that had just started";
+const char gs_live_totals_too_early[] = "of a process that had just started";
 
 static bool fetch(void *self, uint64_t offset, void *out, size_t bytes)
 {
@@ -52,29 +52,31 @@ static uint64_t read_reserved(int fd, const struct gs_state_header *header,
 }
 
 /* Reads the rows that ever had memory. False: the file is cut short. */
-static bool read_rows(int fd, const struct gs_state_header *header, struct gs_glance *out)
+static bool read_rows(int fd, const struct gs_state_header *header,
+                      struct gs_live_totals *out)
 {
     static struct gs_tracker_totals totals[GS_STATE_NOW_ROWS]; /* one thread reads */
-    static_assert(GS_GLANCE_HOST == GS_STATE_NOW_ROWS - 1, "the last row");
+    static_assert(GS_LIVE_TOTALS_HOST == GS_STATE_NOW_ROWS - 1, "the last row");
     if (!gs_state_read_now(header, fetch, &fd, totals)) {
         return false;
     }
     for (unsigned i = 0; i < GS_STATE_NOW_ROWS; i++) {
         if (totals[i].allocs > 0) {
-            out->rows[out->row_count++] = (struct gs_glance_row){
+            out->rows[out->row_count++] = (struct gs_live_totals_row){
                 .device = i,
                 .live_bytes = totals[i].live_bytes,
                 .peak_bytes = totals[i].peak_bytes,
                 .allocs = totals[i].allocs,
-                .reserved_bytes = i == GS_GLANCE_HOST ? 0 : read_reserved(fd, header, i)};
-            if (i != GS_GLANCE_HOST) {
+                .reserved_bytes =
+                    i == GS_LIVE_TOTALS_HOST ? 0 : read_reserved(fd, header, i)};
+            if (i != GS_LIVE_TOTALS_HOST) {
                 memcpy(out->rows[out->row_count - 1].bus, header->buses[i],
                        sizeof(header->buses[i]));
             }
         }
     }
     if (out->row_count == 0) {
-        out->rows[out->row_count++] = (struct gs_glance_row){.device = 0};
+        out->rows[out->row_count++] = (struct gs_live_totals_row){.device = 0};
     }
     return true;
 }
@@ -92,7 +94,7 @@ static bool read_header(int fd, struct gs_state_header *header, const char **pro
     config.layout = layout;
     if (got >= (ssize_t)sizeof(header->magic) &&
         memcmp(bytes, (char[sizeof(header->magic)]){0}, sizeof(header->magic)) == 0) {
-        *problem = gs_glance_too_early; /* the magic is written last */
+        *problem = gs_live_totals_too_early; /* the magic is written last */
         return false;
     }
     return gs_state_read_header(bytes, got > 0 ? (size_t)got : 0, &config, header,
@@ -106,7 +108,8 @@ static const char *halt_of(const struct gs_state_process *process)
                                                                : NULL;
 }
 
-bool gs_glance_read(const char *path, struct gs_glance *out, const char **problem)
+bool gs_live_totals_read(const char *path, struct gs_live_totals *out,
+                         const char **problem)
 {
     static struct gs_state_header header; /* large, and one thread reads */
     struct stat info;
