@@ -2,7 +2,7 @@
  * gs_hash.h - maps by key: uthash, set up for the library.
  *
  * For a map that is off the hot path and is used under its owner's lock. Not for a table
- * that is read without a lock or in a signal handler, that lies in a shared file, or that
+ * that is read without a lock or in a signal handler, that is in a shared file, or that
  * must keep out of the program's heap.
  *
  * An element is a struct of the owner's with the key and a member `UT_hash_handle hh`,

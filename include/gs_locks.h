@@ -234,9 +234,9 @@ static inline void gs_mutex_unlock(struct gs_mutex *mutex)
     (void)pthread_mutex_unlock(&mutex->mutex);
 }
 
-/* Waits for the condition, without the mutex meanwhile; it is the only lock held. A
- * cancellation point (gs_uncancelled.h). Returns as pthread_cond_timedwait; no deadline:
- * as pthread_cond_wait. */
+/* Waits for the condition, and releases the mutex for the wait; it is the only lock held.
+ * A cancellation point (gs_uncancelled.h). Returns as pthread_cond_timedwait; no
+ * deadline: as pthread_cond_wait. */
 static inline int gs_mutex_wait(struct gs_mutex *mutex, pthread_cond_t *condition,
                                 const struct timespec *deadline)
 {

@@ -18,7 +18,7 @@ typedef uint64_t gs_fence;
 /*
  * Marks the submitted work of a context, so that a later query can report whether all of
  * it has completed. shim/order/context_events.c knows several kinds (an event of the
- * context, an event behind one of each stream, none: wait instead). An epoch of frees
+ * context, an event after one of each stream, none: wait instead). An epoch of frees
  * (shim/state/epochs.h) uses this interface for any of them. Called with no lock held.
  * Neither `record` nor `query` may block.
  */
@@ -63,14 +63,14 @@ struct gs_backend {
      * In:     bytes   > 0
      * Out:    *addr   device address, on GS_OK only
      *         *native the implementation's own error code, on failure only
-     * Errors: GS_ERR_NOMEM    out of device memory: giving something back may help
+     * Errors: GS_ERR_NOMEM    out of device memory: reclaiming memory may help
      *         GS_ERR_BACKEND  anything else: trying again will not help
      */
     enum gs_status (*map)(void *self, size_t bytes, uint64_t *addr,
                           int *native) GS_MUST_USE;
 
-    /* Gives a segment back. The implementation logs a failure; the pool forgets the
-     * segment. */
+    /* Returns a segment to the device. The implementation logs a failure; the pool
+     * forgets the segment. */
     void (*unmap)(void *self, uint64_t addr, size_t bytes);
 
     /*
@@ -85,10 +85,10 @@ struct gs_backend {
      * Errors: GS_ERR_TIMEOUT     not without a wait for running work
      *         GS_ERR_UNPOOLABLE  there are no such pages (any more): call `map`
      *         GS_ERR_NOMEM       no memory for what is new
-     *         GS_ERR_BACKEND     failed in the midst: the ranges have been given back,
-     *                            with what was to stay. After the other errors all is as
-     *                            it was
-     * May be NULL: GS_ERR_UNPOOLABLE. `unmap` gives such segments back, too.
+     *         GS_ERR_BACKEND     failed in the midst: the ranges have been returned, with
+     *                            what was to stay. After the other errors all is as it
+     *                            was
+     * May be NULL: GS_ERR_UNPOOLABLE. `unmap` returns these segments, too.
      */
     enum gs_status (*make_pages)(void *self, size_t bytes,
                                  const struct gs_pages_from *from, unsigned count,
@@ -103,8 +103,8 @@ struct gs_backend {
 
     /*
      * Returns true if `unmap` would return without waiting for running work. Never
-     * blocks. May be NULL: always. Called before memory is given back that no request
-     * waits for.
+     * blocks. May be NULL: always. Called before memory is returned for which no request
+     * waits.
      */
     bool (*quiet)(void *self) GS_MUST_USE;
 
@@ -117,9 +117,9 @@ struct gs_backend {
     bool (*await_idle)(void *self) GS_MUST_USE;
 
     /*
-     * Gives back memory that is not the pool's to give, or frees blocks of the pool, for
-     * a request of `bytes`. Returns whether the request may find memory now; the pool
-     * then tries again. May be NULL: there is no such memory.
+     * Reclaims memory outside the pool, or frees blocks of the pool, for a request of
+     * `bytes`. Returns whether the request may find memory now; the pool then tries
+     * again. May be NULL: there is no such memory.
      */
     bool (*reclaim)(void *self, size_t bytes, enum gs_shortage_kind kind) GS_MUST_USE;
 

@@ -15,7 +15,7 @@ static inline struct gs_block *block_at(const struct gs_table *blocks, uint32_t 
     return gs_table_at(blocks, id, sizeof(struct gs_block));
 }
 
-/* A whole free segment could be given back, so it is the last choice among fits. */
+/* A whole free segment could be returned, so it is the last choice among fits. */
 static inline bool is_whole(const struct gs_block *block)
 {
     return (block->prev | block->next) == 0;
@@ -364,7 +364,7 @@ static unsigned next_bin(const struct gs_bins *bins, unsigned from)
     return GS_BIN_COUNT;
 }
 
-/* The first bin in which every hole has `units` behind a page boundary or, below 64 KiB,
+/* The first bin in which every hole has `units` after a page boundary or, below 64 KiB,
  * has `units` at all. */
 static unsigned sure_bin(uint32_t units)
 {

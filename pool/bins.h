@@ -3,7 +3,7 @@
  *
  * Blocks of 64 KiB and more that are whole pages of the host start at a page. So a hole
  * has two sizes: its units (512 B) for any other request, and for these blocks its
- * capacity, the units behind its first page boundary. One row of bins serves both (with
+ * capacity, the units after its first page boundary. One row of bins serves both (with
  * pages of 4 KiB):
  *
  *   bins 0 .. 133      holes whose capacity is below 64 KiB, by units (1 to 134)
@@ -80,7 +80,7 @@ static inline bool gs_bins_aligned(uint32_t units)
     return units >= GS_ALIGNED_UNITS && units % GS_PAGE_UNITS == 0;
 }
 
-/* Units behind the first page boundary of [offset, offset + units). */
+/* Units after the first page boundary of [offset, offset + units). */
 static inline uint32_t gs_bins_capacity(uint32_t offset, uint32_t units)
 {
     uint32_t head = -offset & (GS_PAGE_UNITS - 1);

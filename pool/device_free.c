@@ -3,7 +3,7 @@
  *
  * Some drivers take milliseconds to report a device's free memory. So the pool estimates
  * it: the driver's last answer, corrected by the bytes that the pool has reserved or
- * given back since. The pool does not see allocations and frees of other processes. So a
+ * returned since. The pool does not see allocations and frees of other processes. So a
  * request may be refused on an answer only if the answer is at most a second old, and the
  * program has freed no memory outside the pool since.
  *
@@ -108,7 +108,7 @@ void gs_free_became_idle(struct gs_heap *heap, size_t bytes, bool given)
     }
 }
 
-/* A request maps a size that was given back: both driver calls were in vain. So the next
+/* A request maps a size that was returned: both driver calls were in vain. So the next
  * segments are kept, twice as many each time. */
 void gs_free_mapped(struct gs_heap *heap, size_t bytes)
 {

@@ -30,11 +30,11 @@ static inline uint32_t large_head(const struct gs_block *hole)
     return -hole->offset & (GS_LARGE_UNITS - 1);
 }
 
-/* Units of the hole in front of the block. A block that starts at a page lies at the
- * hole's end if only the end is at a page: then nothing is left on both sides. If no page
+/* Units of the hole in front of the block. A block that starts at a page is at the hole's
+ * end if only the end is at a page: then nothing is left on both sides. If no page
  * boundary leaves enough space, the block starts where the hole begins. In a carved
- * segment, a small block lies at the hole's end, so that large blocks still find the
- * hole's start at a multiple of 2 MiB. */
+ * segment, a small block is at the hole's end, so that large blocks still find the hole's
+ * start at a multiple of 2 MiB. */
 static inline uint32_t head_of(const struct gs_block *hole, uint32_t units)
 {
     uint32_t head = -hole->offset & (GS_PAGE_UNITS - 1);
@@ -48,7 +48,7 @@ static inline uint32_t head_of(const struct gs_block *hole, uint32_t units)
     return (hole->offset + hole->units) % GS_PAGE_UNITS ? head : hole->units - units;
 }
 
-/* Makes `units` of the hole a block of their own, `head` units behind its start. What is
+/* Makes `units` of the hole a block of their own, `head` units after its start. What is
  * left of the hole stays where it is entered, if possible. */
 static inline struct gs_block *split(struct gs_heap *heap, struct gs_block *hole,
                                      uint32_t head, uint32_t units)
@@ -104,7 +104,7 @@ struct gs_block *gs_heap_cut(struct gs_heap *heap, uint32_t units)
     struct gs_block *block =
         gs_heap_usable(heap) ? gs_bins_fit(&heap->pool->blocks, heap->bins, units) : NULL;
 
-    /* An idle segment stays idle: it could be given back. */
+    /* An idle segment stays idle: it could be returned. */
     if (!block || !block->segment->occupied || gs_heap_stock(heap) != GS_OK) {
         return NULL;
     }
@@ -160,8 +160,8 @@ static struct gs_block *begin_carving(struct gs_heap *heap, struct gs_block *blo
 }
 
 /* The best-fitting hole of the carved segments; NULL if there is none. A hole that starts
- * behind a small block may be large enough only before its start is rounded up. Inlined:
- * a request that misses searches here twice. */
+ * after a small block may be large enough only before its start is rounded up. Inlined: a
+ * request that misses searches here twice. */
 static inline __attribute__((always_inline)) struct gs_block *
 fit_carved(struct gs_heap *heap, const struct gs_request *request)
 {

@@ -11,7 +11,7 @@
  * GS_ERR_HOST_NOMEM. */
 enum gs_status gs_heap_try(struct gs_heap *heap, const struct gs_request *request,
                            struct gs_block **out) GS_MUST_USE;
-/* The same for a small request, whose block need not start at a page, and may lie in a
+/* The same for a small request, whose block need not start at a page, and may be in a
  * carved segment. */
 enum gs_status gs_heap_try_anywhere(struct gs_heap *heap,
                                     const struct gs_request *request,
@@ -26,7 +26,7 @@ enum gs_status gs_heap_try_loosely(struct gs_heap *heap, const struct gs_request
 /* Cuts the request out of the hole; the stocks are filled. */
 struct gs_block *gs_heap_carve(struct gs_heap *heap, struct gs_block *hole,
                                const struct gs_request *request);
-/* Cuts a block of `units`, to be cached, out of the best hole beside allocations. NULL:
+/* Cuts a block of `units`, to be cached, out of the best hole next to allocations. NULL:
  * there is none, or no memory for its records. */
 struct gs_block *gs_heap_cut(struct gs_heap *heap, uint32_t units);
 /* Makes the one block of a large segment live. */

@@ -10,7 +10,7 @@
  * 512th of the device where that is more: the device may be only just large enough.
  *
  * Within that bound a segment may be an eighth larger than its allocation, or half as
- * large again where the pool would have to give memory back before the driver has any.
+ * large again where the pool would have to return memory before the driver has any.
  *
  * Owns: struct gs_headroom, except what reclaim.c and device_free.c write;
  * segment->tolerance.

@@ -107,7 +107,7 @@ static uint32_t free_list_reserve(const struct gs_free_list *free_list, uint32_t
         held + blocks * size <= free_list->held_max) {
         return blocks;
     }
-    free_list_unreserve(free_list, blocks, blocks * size); /* others were first */
+    free_list_unreserve(free_list, blocks, blocks * size); /* other threads were first */
     return 0;
 }
 

@@ -42,7 +42,7 @@ static inline void gs_chain_add(struct gs_chain *chain, struct gs_block *block)
 /* Moves all large blocks of a thread cache to the chain. */
 void gs_chain_add_whole(struct gs_tcache *tcache, struct gs_chain *chain);
 
-/* Releases the blocks into their segments. Adds segments that have to be given back to
+/* Releases the blocks into their segments. Adds segments that have to be returned to
  * *detached. Takes the heap's lock, and drops it now and then. */
 void gs_chain_release(struct gs_heap *heap, const struct gs_chain *chain,
                       struct gs_segment **detached);

@@ -35,9 +35,9 @@
 /* Fences queried on an ordinary miss: the oldest ones are the likeliest to be
  * complete. */
 #define POLL_ON_MISS 64u
-/* Other threads may take the memory that this one gives back; then they made progress. */
+/* Other threads may take the memory that this one reclaims; then they made progress. */
 #define ROUNDS_MAX 64u
-/* Rounds that give back just enough, according to the driver's answers so far. */
+/* Rounds that reclaim just enough, according to the driver's answers so far. */
 #define EXACT_ROUNDS 2u
 /* Rounds that first try the blocks that have become ready, before memory goes back. */
 #define LOOKS 4u
@@ -105,9 +105,9 @@ static size_t preferred_bytes(struct gs_heap *heap, const struct gs_request *req
 }
 
 /*
- * Would a request fail even if all idle memory were given back? Decided only where giving
- * back is a wait that native does not make: a request that fails in any case fails at
- * once.
+ * Would a request fail even if all idle memory were returned? Decided only where
+ * reclaiming is a wait that native does not make: a request that fails in any case fails
+ * at once.
  */
 static bool is_in_vain(struct gs_heap *heap, const struct gs_request *request)
 {
@@ -119,8 +119,8 @@ static bool is_in_vain(struct gs_heap *heap, const struct gs_request *request)
 
 /*
  * Reclaims memory of the device that is not in use. Returns whether there was any. The
- * first times, blocks that have just become ready are tried before memory is given back:
- * they may suffice, and giving back may wait for the device.
+ * first times, blocks that have just become ready are tried before memory is returned:
+ * they may suffice, and reclaiming may wait for the device.
  */
 static bool reclaim_unused(struct gs_heap *heap, const struct gs_request *request,
                            size_t bytes, bool first)
@@ -174,9 +174,9 @@ static enum gs_status ask_less(struct gs_heap *heap, const struct gs_request *re
     return status;
 }
 
-/* Tries the blocks that another thread released from the caches meanwhile, then a
- * block that does not start at a page, or a hole beside large blocks, whatever segment it
- * keeps: natively the request would not fail for either. */
+/* Tries the blocks that another thread released from the caches in the meantime, then a
+ * block that does not start at a page, or a hole next to large blocks, even if the block
+ * then keeps their segment: natively the request would not fail for either. */
 static enum gs_status last_try(struct gs_heap *heap, const struct gs_request *request,
                                struct gs_block **out)
 {
@@ -285,8 +285,8 @@ static enum gs_status grow_in_steps(struct gs_heap *heap,
     if (status != GS_ERR_NOT_FOUND) {
         return status;
     }
-    if (!shares && bytes > request->rounded) { /* for later requests: not worth giving
-                                                * anything back */
+    if (!shares && bytes > request->rounded) { /* for later requests: not worth reclaiming
+                                                * anything */
         status = gs_segment_obtain(heap, request, GS_SEGMENT_LARGE, bytes, out, native);
         if (status != GS_ERR_NOMEM) {
             return status;

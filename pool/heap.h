@@ -142,7 +142,7 @@ struct gs_segment {
     size_t requested;          /* of the one block; not in a shared segment */
     size_t tolerance;          /* bytes beyond the need of its one allocation */
     struct gs_link all;        /* heap->segments */
-    struct gs_link idle;       /* heap->idle[], while it could be given back ... */
+    struct gs_link idle;       /* heap->idle[], while it could be returned ... */
     uint64_t idle_since;       /* ... since this time of gs_clock_coarse */
     union {
         struct {                /* idle: */
@@ -152,9 +152,9 @@ struct gs_segment {
                 struct gs_sorted_node of_addr, of_size;
             } run; /* of the first segment of a run (runs.h) */
         };
-        struct gs_ticket ticket; /* being given back: its stay in the backend */
+        struct gs_ticket ticket; /* being returned: its stay in the backend */
     };
-    struct gs_segment *next_detached; /* being given back: the next of the chain */
+    struct gs_segment *next_detached; /* being returned: the next of the chain */
     uint64_t pages_id;                /* paged: a number of its own */
     uint32_t id;
     uint32_t chain;    /* next record of a chain; id */
@@ -173,8 +173,8 @@ struct gs_heap {
     int device;
     struct gs_tiers *tiers;                /* immutable; NULL: no cache tiers */
     struct gs_heap *next;                  /* immutable once linked into pool->heaps */
-    _Atomic(struct gs_heap *) next_living; /* written under pool->meta; a dead heap's
-                                            * still leads to the heaps behind it */
+    _Atomic(struct gs_heap *) next_living; /* written under pool->meta; in a dead heap
+                                            * it still leads to the next heaps */
     _Atomic bool dead;                     /* written under lock */
     unsigned inside;         /* threads in the backend for this heap; reclaim lock */
     struct gs_starts starts; /* written under lock */
@@ -213,8 +213,8 @@ struct gs_heap {
 /* Sums over the heaps of a device; reclaim lock. */
 struct gs_row {
     uint64_t reserved, peak;
-    uint64_t booked;   /* about to be requested, or being given back */
-    uint64_t returned; /* given back to the driver so far; read without the lock */
+    uint64_t booked;   /* about to be requested, or being returned */
+    uint64_t returned; /* returned to the driver so far; read without the lock */
     uint64_t limit;    /* of reserved + booked; 0: none */
     uint64_t known;    /* highest `reserved` known to fit */
     uint64_t refused;  /* reserved + booked at the driver's last refusal; 0: none */
@@ -241,8 +241,8 @@ struct gs_headroom {
     /* Sizes of the large segments that last went back because the device was short. */
     _Atomic size_t short_of[GS_SHORT_SIZES];
     _Atomic unsigned short_next; /* index of the next entry */
-    _Atomic unsigned in_vain;    /* times such a size was mapped again, in a row */
-    _Atomic unsigned kept;       /* segments still to be kept for that */
+    _Atomic unsigned in_vain; /* times in a row that a returned size was mapped again */
+    _Atomic unsigned kept;    /* segments still to be kept for that */
 };
 
 struct gs_reclaim {
@@ -345,7 +345,7 @@ static inline void gs_block_place(struct gs_block *block, struct gs_segment *seg
     block->units = units;
 }
 
-/* Links a new block into its segment, behind `prev` or, without one, before `next`.
+/* Links a new block into its segment, after `prev` or, without one, before `next`.
  * heap->lock is held. */
 static inline void gs_block_link_behind(const struct gs_pool *pool, struct gs_block *prev,
                                         struct gs_block *block)

@@ -3,15 +3,15 @@
  * limit.
  *
  * The limit. Bytes are booked before the pool requests them from the backend, and stay
- * booked while they are being given back. So the memory that the driver has handed out to
+ * booked while they are being returned. So the memory that the driver has handed out to
  * the pool never exceeds the limit, not even between two threads. A request above the
  * limit reclaims idle memory, or else is left to the driver: no request fails because of
  * the limit.
  *
  * Maintenance. The pool has no thread of its own. Idle memory goes back at a safe point:
  * the program has just waited for the heap's context, or the context is known to be idle.
- * A driver's free waits for the whole context, so at any other time giving back would be
- * a wait that native does not make. Due are segments idle for longer than the pool's age,
+ * A driver's free waits for the whole context, so at any other time reclaiming would be a
+ * wait that native does not make. Due are segments idle for longer than the pool's age,
  * idle bytes beyond the limit, and the bytes that requests over the limit missed.
  *
  * Owns: the time of a heap's next maintenance.
@@ -29,7 +29,7 @@
 /* Calls since the thread last read the clock; thread-local. */
 static _Thread_local unsigned turns;
 
-/* ---- giving back ------------------------------------------------------------------- */
+/* ---- reclaiming ------------------------------------------------------------------- */
 
 /* The segment of the heap that has been idle longest, or NULL. heap->lock is held. */
 static struct gs_segment *longest_idle(const struct gs_heap *heap)
@@ -61,8 +61,8 @@ take(struct gs_heap *heap, struct gs_segment *segment, uint64_t limit)
     gs_segment_detach(heap, segment);
 }
 
-/* Gives back the segments idle since before `limit`, and others until `bytes` are back,
- * the longest idle first. Returns the bytes. No lock is held. */
+/* Reclaims the segments idle since before `limit`, and others until `bytes` are back, the
+ * longest idle first. Returns the bytes. No lock is held. */
 static size_t give_back(struct gs_heap *heap, size_t bytes, uint64_t limit)
 {
     struct gs_segment *chain = NULL, **end = &chain, *segment;
@@ -222,7 +222,7 @@ static void end_shortage(struct gs_pool *pool, unsigned i, uint64_t now)
     }
 }
 
-/* Bytes to give back for large segments that became idle on a device that is short
+/* Bytes to reclaim for large segments that became idle on a device that is short
  * now. */
 static size_t take_tight(struct gs_heap *heap)
 {

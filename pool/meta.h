@@ -18,7 +18,7 @@
 #include "gs_base.h"
 #include "pool/lock.h"
 
-/* The unit of counting and giving back; the system's own page may be larger. */
+/* The unit of counting and reclaiming; the system's own page may be larger. */
 #define GS_META_PAGE_BYTES 4096u
 
 #define GS_SLAB_SHIFT  10

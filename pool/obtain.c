@@ -94,7 +94,7 @@ static struct gs_block *first_block(struct gs_heap *heap, struct gs_segment *seg
 /*
  * Adds the published segment to its heap and serves the request; NULL: a large segment
  * that is idle.
- * Errors: GS_ERR_UNPOOLABLE (dead or poisoned meanwhile), GS_ERR_HOST_NOMEM
+ * Errors: GS_ERR_UNPOOLABLE (dead or poisoned in the meantime), GS_ERR_HOST_NOMEM
  */
 static enum gs_status add_segment(struct gs_heap *heap, struct gs_segment *segment,
                                   const struct gs_request *request, struct gs_block **out)
@@ -207,7 +207,7 @@ void gs_segment_adopt_idle(struct gs_heap *heap, uint64_t addr, size_t bytes)
     enum gs_status status =
         adopt(heap, NULL, GS_SEGMENT_LARGE, true, addr, bytes, &block);
 
-    (void)status; /* what cannot be adopted was given back */
+    (void)status; /* what cannot be adopted was returned */
 }
 
 /* Returns true if the device has refused memory, or large segments went back to it
@@ -270,7 +270,7 @@ enum gs_status gs_segment_obtain(struct gs_heap *heap, const struct gs_request *
         return GS_ERR_UNPOOLABLE;
     }
     began_ns = gs_now_ns();
-    before = gs_uncancelled_begin(); /* the ticket lies on this stack */
+    before = gs_uncancelled_begin(); /* the ticket is on this stack */
     status = map(heap, large, bytes, &addr, &paged, &code);
     if (status == GS_ERR_NOMEM && gs_heap_reclaim(heap, bytes, GS_SHORTAGE_SEGMENT)) {
         status = map(heap, large, bytes, &addr, &paged, &code);

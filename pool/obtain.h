@@ -23,7 +23,7 @@ enum gs_status gs_segment_obtain(struct gs_heap *heap, const struct gs_request *
                                  struct gs_block **out, int *native) GS_MUST_USE;
 
 /* Makes memory of backend.h's make_pages a segment, and serves the request from it.
- * Errors: as above. On any error the memory was given back. */
+ * Errors: as above. On any error the memory was returned. */
 enum gs_status gs_segment_adopt_pages(struct gs_heap *heap,
                                       const struct gs_request *request, uint64_t addr,
                                       size_t bytes, struct gs_block **out) GS_MUST_USE;

@@ -26,8 +26,8 @@ struct gs_page_addresses {
 /* Takes the lowest addresses that suffice; reserves more if none do. */
 bool gs_page_addresses_take(struct gs_page_addresses *addresses, size_t bytes,
                             uint64_t *addr) GS_MUST_USE;
-/* Takes the addresses behind the largest range that is taken whole, and has enough of
- * them for `bytes` in all. Returns its index; `count`: none has. */
+/* Takes the addresses after the largest range that is taken whole, and has enough of them
+ * for `bytes` in all. Returns its index; `count`: none has. */
 unsigned gs_page_addresses_extend(struct gs_page_addresses *addresses,
                                   const struct gs_pages_from *from, unsigned count,
                                   size_t bytes) GS_MUST_USE;
@@ -36,7 +36,7 @@ void gs_page_addresses_return(struct gs_page_addresses *addresses, uint64_t addr
                               size_t bytes);
 /* Returns all arenas to the driver. */
 void gs_page_addresses_unreserve_all(struct gs_page_addresses *addresses);
-/* Returns true if the address lies in an arena. */
+/* Returns true if the address is in an arena. */
 bool gs_page_addresses_own(struct gs_page_addresses *addresses, uint64_t addr);
 /* Frees the records. The addresses stay reserved. */
 void gs_page_addresses_destroy(struct gs_page_addresses *addresses);

@@ -214,7 +214,7 @@ static void release_piece(struct gs_page_store *store, const struct piece *piece
     store->ops->release(store->self, piece->handle, piece->bytes);
 }
 
-/* Unmaps the pieces of a range, which lie side by side. */
+/* Unmaps the pieces of a range, which are adjacent. */
 static bool unmap_range(struct gs_page_store *store, uint64_t addr, size_t bytes)
 {
     struct piece piece;
@@ -322,7 +322,7 @@ struct plan {
     unsigned base; /* this range stays in place, and the others follow it; or `count` */
 };
 
-/* Chooses the segment's addresses: behind the largest range that is taken whole, or a new
+/* Chooses the segment's addresses: after the largest range that is taken whole, or a new
  * range. */
 static bool choose_addresses(struct gs_page_store *store, struct plan *plan)
 {
@@ -353,7 +353,7 @@ static bool gather(struct gs_page_store *store, const struct plan *plan, uint64_
     return true;
 }
 
-/* Gives back everything after a failure in the midst. */
+/* Reclaims everything after a failure in the midst. */
 static void release_all(struct gs_page_store *store, const struct plan *plan)
 {
     size_t kept = plan->base < plan->count ? plan->from[plan->base].bytes : 0;

@@ -55,7 +55,7 @@ enum gs_status gs_page_store_make(struct gs_page_store *store, size_t bytes,
 void gs_page_store_give(struct gs_page_store *store, uint64_t addr, size_t bytes);
 /* Releases all memory and all addresses: the context has ended. */
 void gs_page_store_give_all(struct gs_page_store *store);
-/* Returns true if the address lies in a range of addresses of the store. */
+/* Returns true if the address is in a range of addresses of the store. */
 bool gs_page_store_owns(struct gs_page_store *store, uint64_t addr);
 /* Bytes of memory that the store has, mapped or on their way. */
 size_t gs_page_store_bytes(struct gs_page_store *store);

@@ -3,8 +3,8 @@
  *
  * A heap's pending blocks are one list in the order of their frees, so the blocks freed
  * before a synchronize are its head. Fences are queried in batches, without the lock.
- * Meanwhile other threads only append to the list, and leave a retire or a kill to the
- * polling thread.
+ * During the queries other threads only append to the list, and leave a retire or a kill
+ * to the polling thread.
  *
  * Owns: heap->pending_*, retired, epoch, polling.   Lock: heap->lock
  * Source: rules L1, L6 and L7 (docs/pool.md, "Pending blocks")
@@ -120,13 +120,13 @@ static bool freed_before(const struct gs_block *block, uint64_t token)
     return (int32_t)((uint32_t)token - block->pending.stamp) > 0;
 }
 
-/* The block behind `prev` on the list; 0: the first. heap->lock is held. */
+/* The block after `prev` on the list; 0: the first. heap->lock is held. */
 static uint32_t next_pending(const struct gs_heap *heap, uint32_t prev)
 {
     return prev ? gs_block_at(heap->pool, prev)->pending.next : heap->pending_head;
 }
 
-/* Takes the block behind `prev` off the list. heap->lock is held. */
+/* Takes the block after `prev` off the list. heap->lock is held. */
 static void take_off(struct gs_heap *heap, uint32_t prev, const struct gs_block *block)
 {
     if (prev) {
@@ -222,7 +222,7 @@ void gs_heap_retire(struct gs_heap *heap, uint64_t token)
     retire(heap, token, true);
 }
 
-/* One batch of a poll: the blocks behind `prev` that have a fence. */
+/* One batch of a poll: the blocks after `prev` that have a fence. */
 struct poll {
     uint32_t prev; /* last block visited and left on the list; 0: none */
     unsigned count;

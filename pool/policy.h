@@ -72,7 +72,7 @@ static inline void gs_hole_move(struct gs_heap *heap, struct gs_block *hole,
 /* ---- fit_tolerance.c -------------------------------------------------------------- */
 
 /* How closely a cached large segment has to fit. GS_EXACT: a segment of pages exactly,
- * others as GS_CLOSE. */
+ * any other as GS_CLOSE. */
 enum gs_closeness { GS_EXACT, GS_CLOSE, GS_LOOSE };
 
 /* Returns true if a cached large segment may serve the request with its block.

@@ -51,7 +51,7 @@ struct gs_pool_config {
                             * requests are not rounded. Copied. NULL: none */
     unsigned class_count;  /* GS_SIZE_CLASSES_MAX at most */
     enum gs_carving carving;
-    unsigned age_ms; /* idle for longer: given back at the next maintenance; 0: never */
+    unsigned age_ms; /* idle for longer: returned at the next maintenance; 0: never */
     /* The granularity of requests of GS_LARGE_BYTES and more, a power of two of at least
      * GS_BLOCK_BYTES; 0: GS_LARGE_BYTES. */
     size_t large_step_bytes;
@@ -75,7 +75,7 @@ struct gs_pool_limits {
     size_t reserved_bytes; /* in segments, idle or not */
     size_t device_bytes;   /* what the pool can have of the device at best; 0: not
                             * known */
-    size_t idle_bytes;     /* idle; maintenance gives back the excess */
+    size_t idle_bytes;     /* idle; maintenance reclaims the excess */
 };
 
 /* The surroundings of an address. */
@@ -126,7 +126,7 @@ void gs_heap_poison(struct gs_heap *heap);
  * In:     bytes    as the program requested, > 0
  * Out:    *out     a live block, valid until gs_block_free or another free of it
  *         *native  the backend's error code, where the backend failed
- * Errors: GS_ERR_NOMEM       the backend is out of memory, after the pool has given back
+ * Errors: GS_ERR_NOMEM       the backend is out of memory, after the pool has returned
  *                            everything idle on the device and requested the exact size
  *         GS_ERR_BACKEND     the backend failed otherwise
  *         GS_ERR_UNPOOLABLE  the caller should forward the request (heap dead or
@@ -145,7 +145,7 @@ enum gs_status gs_heap_alloc_behind(struct gs_heap *heap, size_t bytes, size_t b
                                     struct gs_block **out, int *native) GS_MUST_USE;
 
 uint64_t gs_block_addr(const struct gs_block *block);
-/* Bytes of the block: those requested, and those behind them. */
+/* Bytes of the block: those requested, and those after them. */
 size_t gs_block_whole_bytes(const struct gs_block *block);
 size_t gs_block_requested(const struct gs_block *block);
 struct gs_heap *gs_block_heap(const struct gs_block *block);
@@ -171,9 +171,9 @@ void gs_block_free(struct gs_block *block);
  */
 void gs_block_free_fenced(struct gs_block *block, gs_fence fence);
 /*
- * Frees a claimed block and gives its segment back to the backend, if it has one of its
- * own: the backend is then responsible for work that still uses it. Returns false, and
- * does nothing, if the block shares its segment.
+ * Frees a claimed block and returns its segment to the backend, if it has one of its own:
+ * the backend is then responsible for work that still uses it. Returns false, and does
+ * nothing, if the block shares its segment.
  */
 bool gs_block_give_back(struct gs_block *block);
 /*
@@ -222,8 +222,8 @@ enum gs_status gs_pool_retain(struct gs_pool *pool, uint64_t addr) GS_MUST_USE;
  * allocations stays idle memory. Later small requests are served as usual. */
 void gs_heap_retain_shared(struct gs_heap *heap);
 
-/* Retains every segment of pages that move (backend.h), and gives back those that are
- * idle: later blocks are none of their memory. */
+/* Retains every segment of pages that move (backend.h), and reclaims those that are idle:
+ * new blocks never come from these segments. */
 void gs_heap_retain_paged(struct gs_heap *heap);
 
 /* The calling thread's stream key; see below. */
@@ -244,7 +244,7 @@ static inline void gs_pool_thread_stream(uint64_t key)
  * that the calling thread cached of them. */
 void gs_pool_after_fork_in_child(void);
 
-/* Returns true if an address lies in a segment. Takes no lock; safe in signal
+/* Returns true if an address is in a segment. Takes no lock; safe in signal
  * handlers. */
 bool gs_pool_owns(const struct gs_pool *pool, uint64_t addr);
 
@@ -277,21 +277,21 @@ bool gs_pool_seek(struct gs_pool *pool, uint64_t addr, uint64_t bytes,
  * Frees pending blocks that are complete. Then gives idle memory of `device` (-1: all)
  * back to the backends until at least `bytes` (SIZE_MAX: everything idle) are back: the
  * largest part first, and in it the segment that is least likely to be needed. Returns
- * the bytes given back.
+ * the bytes reclaimed.
  */
 size_t gs_pool_trim(struct gs_pool *pool, int device, size_t bytes);
 /* gs_pool_trim of what goes back without a wait: nothing of a heap whose backend would
  * wait for running work. */
 size_t gs_pool_trim_unwaited(struct gs_pool *pool, int device, size_t bytes);
-/* gs_pool_trim for a call of `bytes` that the driver has refused: gives back no more than
+/* gs_pool_trim for a call of `bytes` that the driver has refused: reclaims no more than
  * the call needs, as far as is known, but at least a share of the idle memory, so that
  * few retries fail if the driver needs more than `bytes`. */
 size_t gs_pool_trim_step(struct gs_pool *pool, int device, size_t bytes);
-/* Waits, at most a second, while other threads are giving memory back, or getting memory,
- * until one of them is done. Returns a number that changes whenever one is: a refusal is
+/* Waits, at most a second, until one of the other threads that are returning or
+ * requesting memory is done. Returns a number that changes whenever one is: a refusal is
  * final only if the number is the same as before the refused call. */
 uint64_t gs_pool_await_changes(struct gs_pool *pool);
-/* Bytes that gs_pool_trim could give back on `device` now. */
+/* Bytes that gs_pool_trim could reclaim on `device` now. */
 size_t gs_pool_idle_bytes(struct gs_pool *pool, int device);
 /* Bytes in segments, idle or not, on all devices, and on one device. */
 uint64_t gs_pool_reserved_bytes(struct gs_pool *pool);
@@ -299,8 +299,8 @@ uint64_t gs_pool_reserved_on(struct gs_pool *pool, int device);
 /* Bytes of freed blocks that wait for a fence, on `device` (-1: all). */
 uint64_t gs_pool_pending_bytes(struct gs_pool *pool, int device);
 
-/* Sets the limits for heaps of `device` (>= 0). The next maintenance gives back any
- * excess. A device has no limits until this call. */
+/* Sets the limits for heaps of `device` (>= 0). The next maintenance reclaims any excess.
+ * A device has no limits until this call. */
 void gs_pool_set_limits(struct gs_pool *pool, int device,
                         const struct gs_pool_limits *limits);
 
@@ -343,10 +343,10 @@ bool gs_heap_wants_maintenance(const struct gs_heap *heap);
 /* The same, but reads the clock unless the flag is set. */
 bool gs_heap_maintenance_is_late(const struct gs_heap *heap);
 /*
- * Maintenance: gives back memory that has been idle for longer than the pool's age, idle
+ * Maintenance: reclaims memory that has been idle for longer than the pool's age, idle
  * memory beyond the device's limit, and at least `bytes` if that much is idle. Call it
  * where the backend takes memory back without a wait: after a wait for all work of the
- * heap's context, or while the context is idle. Returns the bytes given back.
+ * heap's context, or while the context is idle. Returns the bytes reclaimed.
  */
 size_t gs_heap_maintain(struct gs_heap *heap, size_t bytes);
 
@@ -359,11 +359,11 @@ bool gs_heap_has_aged(struct gs_heap *heap);
 /* Returns true if memory of the heap is idle, or in its cache tiers. Calls no backend. */
 bool gs_heap_may_give(struct gs_heap *heap);
 /*
- * Gives back memory that has been idle for longer than the age, then idle memory of any
- * age until `bytes` are back: one segment at a time, the longest idle first. Stops when
+ * Reclaims memory that has been idle for longer than the age, then idle memory of any age
+ * until `bytes` are back: one segment at a time, the longest idle first. Stops when
  * `may`, called before each segment, returns false: the backend would wait. The cache
  * tiers are drained first, eight times within the age and at least every 0.4 s, and where
- * `bytes` is more than is idle. Returns the bytes given back.
+ * `bytes` is more than is idle. Returns the bytes reclaimed.
  */
 size_t gs_heap_give_aged(struct gs_heap *heap, size_t bytes, bool (*may)(void *self),
                          void *self);
@@ -371,9 +371,9 @@ size_t gs_heap_give_aged(struct gs_heap *heap, size_t bytes, bool (*may)(void *s
 void gs_heap_set_due(struct gs_heap *heap);
 
 /*
- * Gives back all memory of the heap that is not in use: cached blocks, and pending blocks
+ * Reclaims all memory of the heap that is not in use: cached blocks, and pending blocks
  * that are complete, included. The heap's next request calls the backend again. For a
- * heap without requests in the near future. Returns the bytes given back.
+ * heap without requests in the near future. Returns the bytes reclaimed.
  */
 size_t gs_heap_give_back(struct gs_heap *heap);
 
@@ -410,7 +410,8 @@ struct gs_pool_holes {
     uint64_t count;           /* free ranges of shared segments */
     uint64_t bytes;           /* all of them ... */
     uint64_t largest_bytes;   /* ... and the largest, whole segments included */
-    uint64_t stranded_bytes;  /* of these, beside an allocation: cannot be given back */
+    uint64_t stranded_bytes;  /* of these, in a segment with an allocation: cannot be
+                                 returned */
     uint64_t retained_bytes;  /* of these, in retained segments: serve no request */
     uint64_t tolerance_bytes; /* excess of large segments in use over the need of their
                                * allocations */
@@ -429,7 +430,7 @@ size_t gs_pool_class_bytes(unsigned class);
 /*
  * The content and the hits of each class, and the holes, over the device's heaps (-1:
  * all). Exact for one heap at a time. Visits every block, some 10 ns each, and excludes
- * other threads meanwhile: for reports, not for every call.
+ * other threads until it returns: for reports, not for every call.
  * Locks: none may be held
  */
 void gs_pool_class_stats(struct gs_pool *pool, int device,

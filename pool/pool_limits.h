@@ -31,7 +31,7 @@ size_t gs_limits_idle(const struct gs_heap *heap);
 
 /*
  * Books the bytes to request from the backend, at most `preferred`; gs_reclaim_unbook
- * undoes it. Gives idle memory back if the device's limit leaves no headroom.
+ * undoes it. Reclaims idle memory if the device's limit leaves no headroom.
  * Returns: the bytes; 0: not even the smallest segment fits the limit.   No lock is held.
  */
 size_t gs_limits_book(struct gs_heap *heap, const struct gs_request *request,

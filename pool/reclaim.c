@@ -3,12 +3,12 @@
  * since.
  *
  * A thread that finds the device full could report a false out-of-memory: another thread
- * may be giving detached memory back, or hold a fresh segment with space for both. No
- * lock may be held over the backend. So each stay inside it has a ticket instead, from
- * before the memory leaves its heap until the effect is visible. A thread that is about
- * to fail first waits for the open tickets, and tries again if any thread changed the
- * available memory. If none did, the driver's free memory was the same all along and its
- * answer is final.
+ * may be returning detached memory, or hold a fresh segment with space for both. No lock
+ * may be held over the backend. So each stay inside it has a ticket instead, from before
+ * the memory leaves its heap until the effect is visible. A thread that is about to fail
+ * first waits for the open tickets, and tries again if any thread changed the available
+ * memory. If none did, the driver's free memory was the same all along and its answer is
+ * final.
  *
  * The wait is bounded: a backend may be waiting for work that waits for this very thread.
  * A waiting thread is woken only by an end that it waits for: on a full device dozens of
@@ -207,7 +207,7 @@ static struct timespec deadline_after(uint64_t wait_ns)
 
 /* The lock is held. Returns false at the deadline. A condition wait is a cancellation
  * point, and a cancelled thread would keep the lock, so cancellation is disabled
- * meanwhile. */
+ * during the wait. */
 static bool wait_until(struct gs_reclaim *reclaim, pthread_cond_t *condition,
                        const struct timespec *deadline)
 {

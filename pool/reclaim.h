@@ -12,8 +12,8 @@ void gs_reclaim_fini(struct gs_reclaim *reclaim);
 /*
  * Opens a ticket: the thread is about to enter the backend for `heap`. heap->lock may be
  * held. `awaited`: the thread holds memory there that the program does not use, or may
- * come out with memory for others, so no request may fail while it is inside. Returns
- * false, and no ticket, if the heap is dead: its backend must not be called.
+ * come out with memory for other threads, so no request may fail while it is inside.
+ * Returns false, and no ticket, if the heap is dead: its backend must not be called.
  */
 bool gs_reclaim_begin(struct gs_heap *heap, struct gs_ticket *ticket,
                       bool awaited) GS_MUST_USE;
@@ -49,7 +49,7 @@ void gs_reclaim_set_limit(struct gs_pool *pool, int device,
 /* Books bytes of the heap's device, if the limit allows. Out: *missing, if not: the bytes
  * above the limit. */
 bool gs_reclaim_book(struct gs_heap *heap, size_t bytes, size_t *missing) GS_MUST_USE;
-/* Books reserved bytes that are being given back, whatever the limit. */
+/* Books reserved bytes that are being returned, whatever the limit. */
 void gs_reclaim_depart(struct gs_heap *heap, size_t bytes);
 void gs_reclaim_unbook(struct gs_heap *heap, size_t bytes);
 /* Ends the stay of gs_reclaim_depart: the driver has got `bytes` of the `departed`
@@ -58,12 +58,12 @@ void gs_reclaim_return(struct gs_heap *heap, struct gs_ticket *ticket, size_t by
                        size_t departed);
 /* Bytes of the heap's device that the driver has got back so far. */
 uint64_t gs_reclaim_returned(struct gs_heap *heap);
-/* Records that a request missed `bytes`: maintenance gives them back. */
+/* Records that a request missed `bytes`: maintenance reclaims them. */
 void gs_reclaim_want(struct gs_heap *heap, size_t bytes);
 /* Records that the driver refused the bytes booked for the heap. */
 void gs_reclaim_refused(struct gs_heap *heap);
-/* Bytes to give back before the booked bytes fit, according to the driver's last
- * refusals; 0: they may fit. */
+/* Bytes to reclaim before the booked bytes fit, according to the driver's last refusals;
+ * 0: they may fit. */
 size_t gs_reclaim_missing(struct gs_heap *heap);
 size_t gs_reclaim_take_wanted(struct gs_pool *pool, int device);
 

@@ -44,7 +44,7 @@ static struct gs_block *coalesce(struct gs_heap *heap, struct gs_block *block)
     return prev;
 }
 
-/* Enters a free block as a hole, or as more of the hole beside it. */
+/* Enters a free block as a hole, or extends the neighbouring hole. */
 static inline void enter(struct gs_heap *heap, struct gs_block *block)
 {
     const struct gs_pool *pool = heap->pool;

@@ -8,7 +8,7 @@
 
 /*
  * Makes a claimed or pending block free and merges it with free neighbours. Returns the
- * detached segment if it has to be given back now, else NULL. heap->lock is held.
+ * detached segment if it has to be returned now, else NULL. heap->lock is held.
  */
 struct gs_segment *gs_block_release(struct gs_heap *heap,
                                     struct gs_block *block) GS_MUST_USE;

@@ -1,7 +1,7 @@
 /*
- * remap.c - makes a segment for a large request of the pages of idle segments.
+ * remap.c - makes a segment for a large request from the pages of idle segments.
  *
- * Segments of pages (backend.h, make_pages) lie side by side, and idle neighbours form a
+ * Segments of pages (backend.h, make_pages) are adjacent, and idle neighbours form a
  * *run*. A request takes
  *
  *   1  the first pages of the smallest run that suffices, where they are
@@ -53,7 +53,7 @@ static bool is_idle(const struct gs_heap *heap, const struct gs_segment *segment
            !gs_list_empty(&segment->idle);
 }
 
-/* The idle segment behind this one, or NULL. */
+/* The idle segment after this one, or NULL. */
 static struct gs_segment *next_idle(struct gs_heap *heap,
                                     const struct gs_segment *segment)
 {
@@ -161,7 +161,7 @@ static bool may_grow(struct gs_heap *heap, size_t bytes)
 }
 
 /* Ends the stay of the detached segments in the backend, with `returned` of their bytes
- * given back or none, and recycles their records. */
+ * returned or none, and recycles their records. */
 static void end_stay(struct gs_heap *heap, struct taking *taking, bool returned)
 {
     while (taking->chain) {

@@ -3,9 +3,9 @@
  * many blocks.
  *
  * A class of one size is always kept. A wide class holds several sizes, and a block whose
- * size is never requested again only displaces others. So after some evictions without a
- * hit a wide class is no longer kept, until a size of it is missed twice in a short
- * while.
+ * size is never requested again only displaces other blocks. So after some evictions
+ * without a hit a wide class is no longer kept, until a size of it is missed twice in a
+ * short while.
  *
  * Owns: tcache->wide, the limits of the stacks.   Lock: the thread is inside the thread
  * cache.   Design: docs/pool.md, "Cache tiers"

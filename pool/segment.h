@@ -8,7 +8,7 @@
 
 /*
  * Takes a segment without occupied blocks out of its heap, its caches and the page map.
- * The segment counts as being given back until gs_segments_return. heap->lock is held.
+ * The segment counts as being returned until gs_segments_return. heap->lock is held.
  */
 void gs_segment_detach(struct gs_heap *heap, struct gs_segment *segment);
 
@@ -26,7 +26,8 @@ void gs_segment_set_active(struct gs_heap *heap, struct gs_segment *segment);
 void gs_segment_label(struct gs_segment *segment);
 /* Counts a backend call that began at that time and has ended. No lock is held. */
 void gs_segment_record_call(struct gs_heap *heap, uint64_t began_ns);
-/* Gives memory to the backend, unless the heap has died meanwhile. No lock is held. */
+/* Gives memory to the backend, unless the heap has died in the meantime. No lock is
+ * held. */
 void gs_segment_unmap(struct gs_heap *heap, uint64_t addr, size_t bytes);
 /* The first returns true if a segment counts as grown; the second updates the sum of
  * grown bytes. heap->lock is held. */

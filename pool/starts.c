@@ -3,9 +3,10 @@
  *
  * Open addressing with linear probing. A removed start leaves a deleted slot behind,
  * unless its run ends there. So no run is ever cut before a start that it still holds,
- * and a reader without the lock finds every block that stays occupied meanwhile. At three
- * quarters full the table is copied to one of twice the size, or, if deleted slots fill
- * it, rearranged in place. Readers whose search failed meanwhile repeat it.
+ * and a reader without the lock finds every block that stays occupied during the search.
+ * At three quarters full the table is copied to one of twice the size, or, if deleted
+ * slots fill it, rearranged in place. Readers whose search failed in the meantime repeat
+ * it.
  *
  * An old table is emptied, not unmapped, because a reader may be walking along it.
  *

@@ -8,9 +8,9 @@
  * walk along a run of slots reads almost no record but the right one.
  *
  * Readers take no lock. They check a block that they find against its own record, which
- * never goes away. A failed search counts only if the table was not rearranged meanwhile
- * (gs_starts_seek). A slot stays in place while its block is occupied, unless the whole
- * table is rearranged.
+ * never goes away. A failed search counts only if the table was not rearranged during the
+ * search (gs_starts_seek). A slot stays in place while its block is occupied, unless the
+ * whole table is rearranged.
  *
  * Owns: its tables.   Lock: heap->lock for writers
  */
@@ -33,7 +33,7 @@ struct gs_segment;
                                           */
 
 /* Memory that reads as zero is an empty table, of one slot. The fields that every call
- * reads lie some lines into the page: the first lines of all pages share a set of the
+ * reads are some lines into the page: the first lines of all pages share a set of the
  * cache. */
 #define GS_STARTS_COLOUR 17u
 struct gs_starts_table {
@@ -69,7 +69,7 @@ static inline enum gs_status gs_starts_reserve(struct gs_pool *pool,
 void gs_starts_put(struct gs_starts *starts, const struct gs_block *block);
 /* Removes the start of `block`. */
 void gs_starts_drop(struct gs_starts *starts, const struct gs_block *block);
-/* Removes all starts of a dead heap permanently, and gives their memory back. */
+/* Removes all starts of a dead heap permanently, and returns their memory. */
 void gs_starts_clear(struct gs_starts *starts);
 
 /* Bits 32 and up are the slot's index, the four below them the tag. */

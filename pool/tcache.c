@@ -246,7 +246,7 @@ static struct gs_tcache *unbound(struct gs_segment **detached)
 }
 
 /* The number of thread caches that the shares are computed for. With many thread caches
- * it is rounded up, so that not each new thread makes all others wait. */
+ * it is rounded up, so that not each new thread makes all other threads wait. */
 static unsigned rounded(unsigned count)
 {
     unsigned step = 1;

@@ -348,7 +348,7 @@ static inline unsigned find_whole(const struct gs_tcache *tcache, struct whole w
     }
 }
 
-/* Gives one block back to its segment. */
+/* Returns one block to its segment. */
 static void release(struct gs_heap *heap, struct gs_block *block,
                     struct gs_segment **detached)
 {

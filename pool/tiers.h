@@ -13,7 +13,7 @@
  * A thread is inside its thread cache while it moves blocks between any of the tiers. A
  * thread that reads or drains a heap's tiers first excludes all threads from their thread
  * caches (gs_tiers_exclude). So it finds every block either in a tier or in a segment,
- * and a drain is one atomic step for all others.
+ * and a drain is one atomic step for all other threads.
  *
  * Owns: struct gs_tcache, struct gs_tiers.
  * Lock: thread caches as above; tiers->lock for the excluding thread.
@@ -40,8 +40,8 @@ struct gs_segment;
 #define GS_CLASS_EXACT 64u
 #define GS_CLASS_COUNT (GS_CLASS_EXACT + 6 * 8)
 #define GS_STREAMS     16u /* stream caches of a heap; keys share them */
-/* Large blocks in a thread cache: of carved segments, where they keep others from
- * merging, and whole segments. */
+/* Large blocks in a thread cache: of carved segments, where they keep their neighbours
+ * from merging, and whole segments. */
 #define GS_WHOLE_CARVED 4u
 #define GS_WHOLE_COUNT  (GS_WHOLE_CARVED + 12u)
 
@@ -187,8 +187,8 @@ void gs_tiers_destroy(struct gs_tiers *tiers);
  */
 struct gs_block *gs_tiers_take(struct gs_tcache *tcache, struct gs_heap *heap,
                                uint32_t units);
-/* Makes space in the thread cache for one more block of `units` by moving others down.
- * Adds segments that have to be given back to *detached. The caller is inside. */
+/* Makes space in the thread cache for one more block of `units` by moving other blocks
+ * down. Adds segments that have to be returned to *detached. The caller is inside. */
 void gs_tiers_spill(struct gs_tcache *tcache, struct gs_heap *heap, uint32_t units,
                     struct gs_segment **detached);
 /* Takes a large block out of the thread cache, or puts one into it; one too large to keep

@@ -2,7 +2,7 @@
  * tiers_drain.c - returns all cached blocks to the segments, because the device is full
  * or the heap ends; and sums up the counters of the cache tiers.
  *
- * Owns: nothing.   Lock: the thread caches are excluded meanwhile (tcache_lock.c).
+ * Owns: nothing.   Lock: the thread caches are excluded throughout (tcache_lock.c).
  * Design: docs/pool.md, "Cache tiers"
  */
 #include <string.h>

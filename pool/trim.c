@@ -4,7 +4,7 @@
  * Cached large segments and shared segments without an allocation are idle. Each heap has
  * these two parts, each in order of last use. The largest part of the device gives first,
  * and in it the segment that is least likely to be needed: its size is idle in the
- * largest amount, and for the longest time. Maintenance gives back by age instead
+ * largest amount, and for the longest time. Maintenance reclaims by age instead
  * (pool_limits.c).
  *
  * A driver's free waits for the work of its context. While work runs, the backend first
@@ -28,7 +28,7 @@
 #define SIZES 256u
 /* A segment's size counts up to this many times the missing bytes. */
 #define USEFUL_SHARE 8u
-/* A step gives back at least this share of the idle memory. */
+/* A step reclaims at least this share of the idle memory. */
 #define TRIM_STEPS 4u
 
 /* Heaps whose memory cannot go back in this call. Those beyond the last place are not
@@ -118,7 +118,7 @@ static uint64_t trim_score(const struct gs_heap *heap, struct sizes *sizes,
     return *of_size(sizes, segment) * (pages < useful ? pages : useful) * digits;
 }
 
-/* The idle segment of the part to give back first; of equal ones the least recently used.
+/* The idle segment of the part to reclaim first; of equal ones the least recently used.
  * NULL: none is left. heap->lock is held. */
 static struct gs_segment *choose_victim(struct gs_heap *heap, enum gs_idle_part part,
                                         size_t bytes, struct sizes *sizes)
@@ -147,7 +147,7 @@ static struct gs_segment *choose_victim(struct gs_heap *heap, enum gs_idle_part 
     return best;
 }
 
-/* Gives back segments of the part until `bytes` are back. Returns the bytes. */
+/* Reclaims segments of the part until `bytes` are back. Returns the bytes. */
 static size_t give_back(struct gs_heap *heap, enum gs_idle_part part, size_t bytes)
 {
     struct gs_segment *chain = NULL, **end = &chain;

@@ -11,7 +11,7 @@
 bool gs_pool_settle(struct gs_pool *pool, int device);
 /* gs_pool_trim of memory that is idle already: nothing is settled first. */
 size_t gs_pool_give_idle(struct gs_pool *pool, int device, size_t bytes);
-/* Is memory idle that could be given back soon? */
+/* Is memory idle that could be returned soon? */
 bool gs_pool_can_give(struct gs_pool *pool, int device);
 
 #endif

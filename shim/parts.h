@@ -55,11 +55,11 @@ struct gs_shortage {
     unsigned asks; /* a bit of enum gs_shortage_kind (backend.h), or GS_SHORTAGE_CALL */
 };
 
-/* A call that the driver serves: the bit beside those of enum gs_shortage_kind. */
+/* A call that the driver serves: a bit that enum gs_shortage_kind does not use. */
 #define GS_SHORTAGE_CALL 8u
 
-/* Gives back memory in the order of reclaim.def. Returns whether the request may succeed
- * if it is repeated. No lock is held. */
+/* Reclaims memory in the order of reclaim.def. Returns whether the request may succeed if
+ * it is repeated. No lock is held. */
 bool gs_parts_reclaim(const struct gs_shortage *shortage);
 
 /* Freeze: the context may be about to end, and nothing more is recorded in it. Thaw: the

@@ -41,6 +41,6 @@ enum gs_status gs_pooled_extent(struct gs_state *state, CUdeviceptr address,
 void gs_pooled_retain(struct gs_state *state, CUdeviceptr address)
 {
     if (state->pool && gs_pool_retain(state->pool, address) != GS_OK) {
-        return; /* the driver's own, or freed meanwhile */
+        return; /* the driver's own, or freed since */
     }
 }

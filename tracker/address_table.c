@@ -1,8 +1,9 @@
 /*
  * address_table.c - from an address to a record, for allocations freed by address only.
  *
- * Chained hashing in stripes. The links are beside the records. So an entry costs 4 bytes
- * and its share of the bucket array, 4 to 8 bytes, and a removal leaves nothing behind.
+ * Chained hashing in stripes. The links are in a table of their own. So an entry costs 4
+ * bytes and its share of the bucket array, 4 to 8 bytes, and a removal leaves nothing
+ * behind.
  *
  * Owns:  stripes[]; the links of live GS_SLOT_ADDRESS records.
  * Locks: the stripe's lock.   Design: docs/tracker.md

@@ -104,7 +104,7 @@ static bool grow(struct gs_cached_parts *parts)
     return true;
 }
 
-/* Empties a slot, and moves those behind it that belong further to the front. */
+/* Empties a slot, and moves those after it that belong further to the front. */
 static void empty(struct gs_cached_parts *parts, size_t slot)
 {
     struct gs_part_table *table = parts->table;
@@ -147,7 +147,7 @@ void gs_cached_parts_add(struct gs_cached_parts *parts, const struct gs_part *pa
 
 /* ---- peaks ------------------------------------------------------------------------ */
 
-/* Keeps what is known of the device now. Returns the device as it was before. */
+/* Stores the device's present values. Returns the previous ones. */
 static struct gs_parts_gone update_device(struct gs_cached_parts *parts,
                                           const struct gs_parts_now *now)
 {
@@ -284,7 +284,7 @@ struct gs_part_list gs_cached_parts_copy(struct gs_cached_parts *parts)
     if (!parts) {
         return list;
     }
-    list.room = 2 * copy_parts(parts, &list) + 64; /* more may be added meanwhile */
+    list.room = 2 * copy_parts(parts, &list) + 64; /* more may be added in the meantime */
     list.items = gs_host_map(list.room * sizeof(*list.items));
     if (!list.items) {
         return (struct gs_part_list){0};

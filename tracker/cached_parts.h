@@ -87,9 +87,8 @@ void gs_part_list_free(struct gs_part_list *list);
 size_t gs_part_list_within(const struct gs_part_list *list, uint64_t addr, uint64_t bytes,
                            size_t *first);
 
-/* Calls `add` with each part of the memory, and with what is left of it without its
- * parts; `add` may change it. False: it has no parts, or not all of their stacks are
- * known; `add` was not called. */
+/* Calls `add` with each part of the memory, and with the rest of it; `add` may change it.
+ * False: it has no parts, or not all of their stacks are known; `add` was not called. */
 bool gs_part_list_split(const struct gs_part_list *list, uint64_t addr,
                         const struct gs_group *whole,
                         void (*add)(void *self, struct gs_group *piece), void *self);

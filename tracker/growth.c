@@ -160,8 +160,8 @@ static struct gs_growth_copy *copy_of(struct gs_tracker *tracker)
     return copy;
 }
 
-/* Writes the snapshot to the state file, beside the previous one. growth->lock is
- * held. */
+/* Writes the snapshot to the state file, which also keeps the previous one. growth->lock
+ * is held. */
 static void copy_to_file(const struct gs_growth *growth, struct gs_tracker *tracker)
 {
     struct gs_growth_copy *copy = copy_of(tracker);

@@ -11,7 +11,7 @@
 
 #include "tracker/groups.h"
 
-/* The history of a call site, beside its group. */
+/* The history of a call site, in addition to its group. */
 struct gs_trend {
     uint64_t base_bytes, base_count; /* at its last decrease, or first snapshot */
     uint64_t since_ns;               /* the time of that snapshot */

@@ -7,7 +7,7 @@
  *   stamp  state of the slot, time, sequence number
  * Values that few allocations differ in are stored once: a struct gs_origin is a context,
  * device, call, kind of memory, and whether there is a stream. The stream itself, and the
- * link of the look-up by address, are in tables beside the records, mapped where needed.
+ * link of the look-up by address, are in separate tables, mapped where needed.
  *
  * Owns: nothing.   Lock: the words are atomic; the tracker defines the writers.
  * Design: docs/tracker.md

@@ -10,13 +10,13 @@
  * death.
  *
  * Owns:  lost.   Locks: lose_lock, then all gates are closed during one scan, so that no
- *        record changes meanwhile; lost_lock for the groups.
+ *        record changes during the scan; lost_lock for the groups.
  * Design: docs/tracker.md
  */
 #include "tracker/peaks.h"
 #include "tracker/tracker_internal.h"
 
-/* Copies `lost` to the state file. lost_lock is held. A reader meanwhile misses the
+/* Copies `lost` to the state file. lost_lock is held. A reader in this moment misses the
  * newest groups, but never sees half of one. */
 static void publish(struct gs_tracker *tracker)
 {

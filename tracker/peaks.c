@@ -16,7 +16,7 @@
 #define LEAD_NS 4000000u
 /* The smallest size of the table at which entries of past peaks are dropped. */
 #define TABLE_MIN 1024u
-/* A flag beside the peak's key in the table: the memory was lost, not freed. */
+/* A flag next to the peak's key in the table: the memory was lost, not freed. */
 #define LOST_KEY (UINT64_C(1) << 63)
 
 /* Returns true if the key is that of a row's current peak. */
@@ -367,7 +367,7 @@ static void forget_gone(struct gather *gather)
 
 /* A list may be moved to the table after the table was read: its entries are missed. The
  * order is chosen because a missing entry does less harm than one counted twice. Reading
- * is repeated until no list was moved meanwhile. */
+ * is repeated until no list was moved during it. */
 #define TRIES 5
 
 static void gather_gone(struct gather *gather)

@@ -119,7 +119,7 @@ static inline bool gs_peak_is_placed(const struct gs_group *held)
 }
 
 /*
- * Gathers the peaks of all rows. The program may go on meanwhile.
+ * Gathers the peaks of all rows. The program may run during it.
  * In:  part  skips a peak of which less than 1 / part was freed since; 0: skips none
  * A peak is unknown if the row never had memory, if a file lacks its owners, or if there
  * is no memory for the places.

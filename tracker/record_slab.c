@@ -8,7 +8,7 @@
  * form bundles inside the free records, six to a record: a batch that changes threads
  * costs one cache line for a dozen ids.
  *
- * Streams and links are beside the chunks, mapped when the first record needs one.
+ * Streams and links are in separate tables, mapped when the first record needs one.
  *
  * Owns:  chunks, streams, links, record_limit, spare_head, each shard's ids.
  * Locks: a shard's ids are its thread's; records_lock for the rest.

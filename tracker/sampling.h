@@ -35,7 +35,7 @@ struct gs_sampling {
 uint32_t gs_sampling_choose(const struct gs_sampling *sampling, uint64_t bytes);
 
 /* Returns the number of allocations that one of `bytes` with that stack represents: 1 or
- * more; 0 if it has no stack, and others represent it. */
+ * more; 0 if it has no stack, and other allocations represent it. */
 double gs_sampling_weight(const struct gs_sampling *sampling, uint32_t stack,
                           uint64_t bytes);
 

@@ -9,7 +9,7 @@
  * the owner's store is an atomic exchange, a barrier by itself.
  *
  * With more threads than slots some share one; all of these take its lock. A thread's end
- * gives its slot back.
+ * frees its slot.
  *
  * Slots belong to the process, not to a tracker: gate n guards slot n of every tracker
  * (struct gs_shard).

@@ -162,7 +162,7 @@ void gs_totals_publish(struct gs_tracker *tracker, struct gs_shard *shard,
     int64_t credit = row->live_bytes;
     bool rising = row->live_bytes > row->credit;
 
-    if (row->tick == now && !rising) { /* a new low: this thread freed memory of others */
+    if (row->tick == now && !rising) { /* a new low: frees another thread's memory */
         credit = row->credit - (row->low_bytes - row->live_bytes);
     }
     if (row->tick != now || row->live_bytes < row->low_bytes) {
@@ -182,7 +182,7 @@ void gs_totals_publish(struct gs_tracker *tracker, struct gs_shard *shard,
     if (!rising || sum <= __atomic_load_n(&shared->peak, __ATOMIC_RELAXED)) {
         return;
     }
-    if (row->credit != row->live_bytes) { /* others allocate, too: keep what is used */
+    if (row->credit != row->live_bytes) { /* not alone: keep the used part only */
         sum = set_credit(tracker, row, row_index, row->live_bytes);
     }
     if (withdraw_others(tracker, shard, row_index, now)) {

@@ -80,7 +80,7 @@ uint64_t gs_tracker_latest(const struct gs_tracker *tracker)
     return tracker ? gs_peak_time(tracker, gs_tracker_now(tracker)) : 0;
 }
 
-/* Makes space beside the record for optional values. */
+/* Makes space in the tables of optional values. */
 static enum gs_status make_room(struct gs_tracker *tracker, uint32_t id,
                                 const struct gs_allocation *allocation, enum gs_slot slot)
 {

@@ -88,8 +88,8 @@ enum gs_error_kind {
     GS_ERROR_DOUBLE_FREE,
     GS_ERROR_INVALID_FREE,     /* never allocated, or interior */
     GS_ERROR_MISMATCHED_FREE,  /* right address, wrong function */
-    GS_ERROR_DAMAGE_BEHIND,    /* bytes behind an allocation were written: gs_damage */
-    GS_ERROR_WRITE_AFTER_FREE, /* likewise, behind a freed allocation */
+    GS_ERROR_DAMAGE_BEHIND,    /* bytes after an allocation were written: gs_damage */
+    GS_ERROR_WRITE_AFTER_FREE, /* likewise, after a freed allocation */
     GS_ERROR_USE_AFTER_FREE,   /* from here on uses of memory: gs_bad_use */
     GS_ERROR_OVERRUN,          /* begins in or behind an allocation, and exceeds it */
     GS_ERROR_UNDERRUN,  /* begins before an allocation, and reaches into the allocation */
@@ -229,8 +229,8 @@ void gs_tracker_add_failed(struct gs_tracker *tracker, int device,
 
 /* Removes the record `id` (from gs_tracker_add, indexed). `site` (may be NULL) goes into
  * the history. Ignores an id that is not live, or not an indexed record's. Also ignores
- * an id whose context died meanwhile: such an id is reused only after this call, or after
- * the next context death. */
+ * an id whose context has died since: it is reused only after this call, or after the
+ * next context death. */
 void gs_tracker_remove(struct gs_tracker *tracker, uint32_t id,
                        const struct gs_free_site *site);
 
@@ -286,7 +286,7 @@ void gs_tracker_lose_context(struct gs_tracker *tracker, uint64_t context,
 void gs_tracker_error_free(struct gs_tracker *tracker, uint64_t addr, int device,
                            const struct gs_free_site *site);
 
-/* Damage: a write behind an allocation, or to a freed one. */
+/* Damage: a write after an allocation, or to a freed one. */
 struct gs_damage {
     enum gs_error_kind kind;         /* GS_ERROR_DAMAGE_BEHIND or _WRITE_AFTER_FREE */
     struct gs_allocation allocation; /* of the memory, now or before its free; addr is

@@ -41,7 +41,7 @@
 
 /* Rows of the totals: one per device, then the rows apart from the devices. */
 enum gs_row_number {
-    GS_ROW_DEVICE = 0, /* the first device; the others follow */
+    GS_ROW_DEVICE = 0, /* the first device; the other devices follow */
     GS_ROW_PINNED = GS_MAX_DEVICES,
     GS_ROW_REGISTERED,
     GS_ROW_IMPORTED,

@@ -9,9 +9,9 @@
 
 #include "gs_base.h"
 
-/* The call sites that are told apart; copies of further ones are only counted. */
+/* The call sites that are distinguished; copies of further ones are only counted. */
 #define GS_TRANSFER_SITES 4096u
-/* The largest small copy. The driver copies such a one from pageable memory at once. */
+/* The largest small copy. The driver copies it from pageable memory at once. */
 #define GS_TRANSFER_SMALL_BYTES (64 * GS_KIB)
 /* The smallest copy whose rate is measured. */
 #define GS_TRANSFER_TIMED_BYTES GS_MIB
@@ -24,10 +24,10 @@ struct gs_transfer {
     uint32_t stack;   /* 0: none; then the copies of a call are one call site */
     bool to_host;     /* else to the device */
     bool pageable;    /* not small, and its host memory is pageable */
-    bool in_a_row;  /* directly behind another of its thread, in the same direction, both
-                     * small or both not */
-    bool unaligned; /* one end is off GS_TRANSFER_ALIGNMENT; the driver copies pageable
-                     * memory to a buffer of its own first, so that does not count */
+    bool in_a_row;    /* directly after another of its thread, in the same direction, both
+                       * small or both not */
+    bool unaligned;   /* one end is off GS_TRANSFER_ALIGNMENT; the driver copies pageable
+                       * memory to a buffer of its own first, so that does not count */
     uint64_t bytes;
     uint64_t took_ns; /* time of a copy that began on an idle device; 0: not measured */
 };
@@ -48,7 +48,7 @@ struct gs_transfer_site {
     uint64_t unaligned_count;           /* of the measured ones */
 };
 
-/* What is wrong with the copies of a call site; bits. */
+/* The problems of a call site's copies; bits. */
 enum gs_transfer_hint {
     GS_TRANSFER_PAGEABLE = 1, /* repeatedly from or to pageable memory */
     GS_TRANSFER_SMALL = 2,    /* many small ones, most of them in a row */

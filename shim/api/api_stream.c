@@ -4,7 +4,7 @@
  * The calls below are the hooked ones, as if the program made them; an allocation asks
  * the stream's heap first (async_heaps.h).
  *
- * A free of memory that several streams use is ordered behind all of them by a stream of
+ * A free of memory that several streams use is ordered after all of them by a stream of
  * the library's own, which does nothing but wait: no stream of the program waits for
  * another, and neither does the host.
  *

@@ -163,7 +163,7 @@ static bool is_pressed(const struct gs_async_heap *heap)
     return __atomic_load_n(&heap->pressed, __ATOMIC_RELAXED);
 }
 
-/* Orders a stream behind the fence: later uses in its order are then safe. */
+/* Orders a stream after the fence: later uses in its order are then safe. */
 static CUresult order_behind(CUcontext home, CUstream stream, gs_fence fence)
 {
     CUresult result = CUDA_ERROR_NOT_READY;

@@ -7,7 +7,7 @@
  * and it may reuse them at once (rule L2). A block that another stream
  * frees waits until its event in that stream is complete. No block of one stream's heap
  * goes to another stream. Idle memory is returned to the driver in the stream's order,
- * and the driver gives it to others by its own rules.
+ * and the driver gives it to other streams by its own rules.
  *
  *   living    in the order of a stream of the program
  *   ended     that stream was destroyed: in the order of a stream of the library's own,
@@ -60,12 +60,12 @@ static inline bool gs_async_is_broken(const struct gs_async_heap *heap)
     return GS_UNLIKELY(__atomic_load_n(&heap->broken, __ATOMIC_RELAXED));
 }
 
-/* Returns true if an address lies in a segment without an owner that is still to be
+/* Returns true if an address is in a segment without an owner that is still to be
  * returned to the driver: the driver must not see a free of it. */
 bool gs_async_owes(uint64_t addr);
 
-/* Returns true if an address lies in such a segment, or in one of the last segments that
- * were freed in stream order; the address may have a new owner by now. */
+/* Returns true if an address is in a segment without an owner, or in one of the last
+ * segments that were freed in stream order; the address may have a new owner by now. */
 bool gs_async_is_going(uint64_t addr);
 
 /*
@@ -101,7 +101,7 @@ static inline struct gs_async_heap *gs_async_heap_of_block(const struct gs_block
 bool gs_async_is_idle(struct gs_async_heap *heap);
 
 /* Called after gs_heap_alloc has found no memory: also takes blocks that other streams
- * freed, and orders the heap's stream behind their fences. */
+ * freed, and orders the heap's stream after their fences. */
 enum gs_status gs_async_press(struct gs_async_heap *heap, size_t bytes,
                               struct gs_block **out, int *native) GS_MUST_USE;
 

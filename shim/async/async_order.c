@@ -332,7 +332,7 @@ bool gs_async_await_given(int device)
     if (GS_LIKELY(!__atomic_load_n(&gs_async_heap_count, __ATOMIC_ACQUIRE))) {
         return false;
     }
-    uint64_t until_ns = gs_now_ns() + WAIT_NS; /* of all streams: they run meanwhile */
+    uint64_t until_ns = gs_now_ns() + WAIT_NS; /* of all streams: these continue to run */
     unsigned polls = 0;                        /* of all, too */
     for (struct gs_async_heap *heap = first_heap(); heap; heap = heap->next) {
         if (is_awaited(heap, device)) {
@@ -415,7 +415,7 @@ static void begin_move(struct gs_async_heap *heap)
     gs_uncancelled_end(before);
 }
 
-/* Orders the library's own stream behind all work of `stream`. NULL on failure. */
+/* Orders the library's own stream after all work of `stream`. NULL on failure. */
 static CUstream take_over(CUcontext home, CUstream stream)
 {
     CUstream own = gs_captures_stream(stream, false) ? NULL : own_stream_of(home);

@@ -5,7 +5,7 @@
  * The program expects memory of its device's default pool. It gets memory of a private
  * pool with the same properties: the memory ends with no context, is accessible from the
  * same devices, and is allocated in stream order. The pool is private since its
- * allocations are multiples of 2 MiB, and other allocations must not lie between them.
+ * allocations are multiples of 2 MiB, and other allocations must not be between them.
  *
  * A program may use the default pool for more than allocation. It then gets the native
  * answers; or the driver serves the device from then on: after the program has set

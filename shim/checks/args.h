@@ -22,7 +22,7 @@
 #include "shim/order/own_handles.h"
 #include "shim/state/state.h"
 
-/* What is done with copies and sets: bits. Set at start; atomic. */
+/* The checks of copies and sets: bits. Set at start; atomic. */
 enum gs_args_mode { GS_ARGS_CHECKED = 1, GS_ARGS_RECORDED = 2 };
 extern unsigned gs_args_modes __attribute__((visibility("hidden")));
 
@@ -126,7 +126,8 @@ static inline bool gs_args_unpooled(void)
  * `call` is declared by GS_ARGS_CALL.
  */
 
-/* Members that are valid only with others are not initialized, which would take time. */
+/* Members that are valid only together with other members are not initialized, which
+ * would take time. */
 #define GS_ARGS_CALL(name)                                                               \
     struct gs_copy_call this_call, *const call = &this_call;                             \
     call->function = (name);                                                             \

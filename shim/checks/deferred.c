@@ -84,8 +84,8 @@ static void free_held(struct deferred *list)
     }
 }
 
-/* Takes the blocks before it queries the driver: blocks deferred meanwhile have a fill of
- * their own. Returns GS_FILL_SETTLED only if there was a block. */
+/* Takes the blocks before it queries the driver: blocks deferred during the query have a
+ * fill of their own. Returns GS_FILL_SETTLED only if there was a block. */
 static enum gs_fill_state free_if_filled(const struct gs_context *context)
 {
     enum gs_fill_state state = GS_FILL_BUSY;

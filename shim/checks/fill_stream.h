@@ -36,7 +36,7 @@ enum gs_fill_state gs_fill_stream_settled(const struct gs_context *context);
  * Returns GS_CHECK_DONE: they are written; else the reason: GS_CHECK_BUSY, _CAPTURE or
  * _REFUSED.
  * Out: *pending  the patterns may still be written, until gs_fill_stream_settled: no
- *                later owner of the memory can be ordered behind the writes
+ *                later owner of the memory can be ordered after the writes
  */
 enum gs_check_outcome gs_fill_stream_fill(const struct gs_context *context,
                                           const struct gs_fill *fills, size_t count,

@@ -12,7 +12,7 @@ static uint32_t next_weight(struct gs_redzone_map *map)
     return map->seed ^ map->seed >> 16;
 }
 
-/* Splits the tree: zones that begin below `key` to the left, the others to the right. */
+/* Splits the tree: zones that begin below `key` to the left, the rest to the right. */
 static void split(struct gs_redzone *tree, uint64_t key, struct gs_redzone **left,
                   struct gs_redzone **right)
 {

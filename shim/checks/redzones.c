@@ -1,5 +1,5 @@
 /*
- * redzones.c - patterns behind live blocks and in freed ones: written, checked, reported.
+ * redzones.c - patterns after live blocks and in freed ones: written, checked, reported.
  *
  * A thread that checks memory it does not own reports damage only if the zone is still
  * the same afterwards: a zone leaves the map before its memory may change legally.
@@ -28,8 +28,8 @@
 #define BYTE_POISON 0xff
 /* The time limit of a check of all zones of a context, or of the process. */
 #define SWEEP_NS 5000000000ull
-/* The shortest interval between two such checks for uses of a primary context that others
- * still use. */
+/* The shortest interval between two such checks for uses of a primary context that is
+ * still in use. */
 #define PAUSE_NS 1000000000ull
 /* The number of errors that a report lists. */
 #define ERRORS_NAMED 32u
@@ -233,7 +233,7 @@ static void clear(struct gs_state *state, uint64_t addr, size_t bytes, uint16_t 
 
 /* ---- allocations ----------------------------------------------------------------- */
 
-/* The size of the red zone behind the program's bytes, in a block of `room` bytes. */
+/* The size of the red zone after the program's bytes, in a block of `room` bytes. */
 static size_t zone_bytes(size_t bytes, size_t room)
 {
     if (zones.behind == 0) {
@@ -262,7 +262,7 @@ static void add_red_zone(const struct gs_context *context, uint64_t addr, size_t
 
 /* Fills a new block. Returns false if the block may still be written later and must not
  * be handed out. A late red zone counts too: a free in stream order, or during a capture,
- * does not wait for it, and the red zone may then lie inside another owner's block. */
+ * does not wait for it, and the red zone may then be inside another owner's block. */
 static bool prepare(const struct gs_state *state, const struct gs_context *context,
                     const struct gs_block *block, size_t bytes)
 {
@@ -442,7 +442,7 @@ static void sweep(struct gs_state *state, CUcontext handle)
             zone.context, zone.from, zone.to - zone.from, zone.value, &changed);
         bool damaged = answer == GS_CHECK_DONE && changed.bytes > 0;
         if (!settle(&zone, damaged)) {
-            continue; /* freed or reused meanwhile, which checks it */
+            continue; /* freed or reused since, which checks it */
         }
         count(state, answer);
         if (damaged) {

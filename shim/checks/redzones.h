@@ -2,7 +2,7 @@
  * redzones.h - GPUSHIM_CHECK=redzone and fill: device memory that must not
  * be written holds a pattern, which is checked later.
  *
- * The pattern lies behind an allocation while it lives, and in all of its memory from its
+ * The pattern is after an allocation while it lives, and in all of its memory from its
  * free to its reuse. A changed pattern is an error in the report. A check that would have
  * to wait, or would invalidate a capture, is skipped and counted. While both options are
  * off, only a few paths test gs_redzones_on, and nothing else is called.

@@ -16,7 +16,7 @@ struct gs_span {
 
 /* A box of a copy or a set in the driver's terms: `layers` layers, each `height` rows
  * apart, of `rows` rows, each `pitch` bytes apart, of `width` bytes. It begins x bytes, y
- * rows and z layers behind `base`. */
+ * rows and z layers after `base`. */
 struct gs_box {
     uint64_t base, x, y, z;
     uint64_t width, rows, layers;
@@ -34,8 +34,8 @@ bool gs_span_of_box(const struct gs_box *box, struct gs_span *out) GS_MUST_USE;
 /* The position of a non-empty use relative to an allocation. */
 enum gs_span_fit {
     GS_SPAN_INSIDE, /* entirely inside */
-    GS_SPAN_LEAVES, /* begins inside, ends behind */
-    GS_SPAN_BEHIND, /* begins at the end or behind */
+    GS_SPAN_LEAVES, /* begins inside, ends after */
+    GS_SPAN_BEHIND, /* begins at the end or after */
     GS_SPAN_BEFORE  /* begins before */
 };
 enum gs_span_fit gs_span_fit(const struct gs_span *use, const struct gs_span *extent);

@@ -3,8 +3,8 @@
  * call site, with what costs time in them (transfers.h).
  *
  * args.c finds the memory of a copy before its call and begins here; the wrapper ends
- * here. Copies that fail are not recorded, nor any copy while a stream captures: such a
- * copy runs later, if at all, and the driver is not queried.
+ * here. Copies that fail are not recorded, nor any copy while a stream captures: a
+ * captured copy runs later, if at all, and the driver is not queried.
  *
  * Lock: the table's own, never held across a driver call. All functions may be called
  * from any thread.

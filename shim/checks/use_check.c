@@ -148,7 +148,7 @@ static bool find_former(struct gs_state *state, const struct gs_use *use,
            (out->allocation.addr == range->block_addr && !frees_in_order(out->site.api));
 }
 
-/* Checks a use that lies in a segment, but in no live block. Returns true if it is
+/* Checks a use that is in a segment, but in no live block. Returns true if it is
  * certainly wrong: no driver accepts memory without an owner. */
 static bool check_freed(struct gs_state *state, struct gs_pool *pool,
                         const struct gs_use *use, const struct gs_range *range)

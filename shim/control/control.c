@@ -166,7 +166,7 @@ static void serve(int segment)
     if (!box) {
         return;
     }
-    memcpy(line, box->request, sizeof(line)); /* what is read does not change */
+    memcpy(line, box->request, sizeof(line)); /* the data read does not change */
     answer.refused = answer.cut = false;
     answer.lines = box->finds_lines ? &asker.server : NULL;
     answer.length = 0;

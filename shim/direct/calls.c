@@ -3,9 +3,9 @@
  * call.
  *
  * Other preloaded libraries wrap these functions: libfaketime, uid_wrapper, fakeroot,
- * torsocks and others. The report is written when their destructors have run, and a fork
- * handler may run while they hold their lock: a call through a wrapper would crash or
- * wait for ever. The linker binds the library's calls to these definitions, and
+ * torsocks and similar ones. The report is written when their destructors have run, and a
+ * fork handler may run while they hold their lock: a call through a wrapper would crash
+ * or wait for ever. The linker binds the library's calls to these definitions, and
  * exports.map hides them from everybody else. tests/e2e/cases/neighbours.sh compares the
  * library's undefined symbols with a list.
  *
@@ -389,7 +389,7 @@ time_t time(time_t *out)
     return now.tv_sec;
 }
 
-/* As the C library's for names that fit; others are cut, and end with a NUL. */
+/* As the C library's for names that fit; a longer name is cut, and ends with a NUL. */
 int gethostname(char *out, size_t bytes)
 {
     struct utsname names;

@@ -153,8 +153,8 @@ static GS_NOINLINE CUresult free_other(struct gs_state *state, CUdeviceptr dptr,
 
 /*
  * Handles a free that the fast path cannot, to the end of the call: a large block, a
- * block whose slot is behind others, an address that is not the pool's; or a claimed
- * block with work in flight.
+ * block whose slot is not the first of its run, an address that is not the pool's; or a
+ * claimed block with work in flight.
  */
 static GS_NOINLINE CUresult free_slow(struct gs_state *state, struct gs_block *claimed,
                                       CUdeviceptr dptr)

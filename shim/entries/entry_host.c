@@ -1,10 +1,10 @@
 /*
  * entry_host.c - pinned host memory: cuMemHostAlloc, cuMemFreeHost and their family.
  *
- * host_pools.c serves the requests that the pool can; the driver serves the others, with
- * an owner in the report. Queries about a pooled block are passed to the driver for its
- * segment: the driver's answers for addresses inside an allocation are not documented for
- * all queries.
+ * host_pools.c serves the requests that the pool can; the driver serves all other
+ * requests, with an owner in the report. Queries about a pooled block are passed to the
+ * driver for its segment: the driver's answers for addresses inside an allocation are not
+ * documented for all queries.
  *
  * Owns:  nothing.   Lock: none.
  */

@@ -25,10 +25,10 @@
 /* ---- CUDA ------------------------------------------------------------------------ */
 
 /*
- * The bytes that the driver does not have and an allocation can get now. Behind running
- * work the driver gets no memory back: an allocation of another size would wait for the
- * work, which may never end. A hole of a carved segment serves small requests only, and
- * does not count.
+ * The bytes that the driver does not have and an allocation can get now. While work runs
+ * the driver gets no memory back: an allocation of another size would wait for the work,
+ * which may never end. A hole of a carved segment serves small requests only, and does
+ * not count.
  */
 static size_t idle_for_info(struct gs_state *state, const struct gs_context *context)
 {

@@ -13,7 +13,7 @@
 
 /*
  * The driver packs small pitched memory among its other small allocations. It cannot do
- * so beside blocks of the pool: if it has no memory, the pool's holes serve the request.
+ * so in the pool's segments: if it has no memory, the pool's holes serve the request.
  * Returns whether the program was given memory, with *pitch.
  */
 static bool pool_serves_pitched(struct gs_state *state, const struct gs_call *request,

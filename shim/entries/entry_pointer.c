@@ -33,7 +33,7 @@ static enum gs_status find_import(CUdeviceptr address, struct gs_extent *out)
     return GS_OK;
 }
 
-/* Returns true if the address lies in a stream-ordered segment that no program owns and
+/* Returns true if the address is in a stream-ordered segment that no program owns and
  * that is being freed in stream order: until this free has run, the driver knows the
  * segment as memory of the library's pool. The pool's handle alone proves nothing, since
  * a destroyed pool of the program may have had it. */

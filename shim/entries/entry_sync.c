@@ -10,14 +10,14 @@
  *   cuStreamSynchronize      "waits until the device has completed all operations"
  *   cuMemcpyDtoH             "for transfers from device to either pageable or pinned host
  *   memory, the function returns only once the copy has completed" (API synchronization
- *   behavior); the copy is behind all earlier work of its stream. A copy of no bytes may
+ *   behavior); the copy runs after all earlier work of its stream. A copy of no bytes may
  *   not be.
  *
  * Copies to the device and within it may return earlier and prove nothing.
  *
  * A green context's synchronize waits for its own work alone, so contexts that are not
  * pooled are never marked. The library is not "entered" while the driver waits: a signal
- * handler that ends the program meanwhile still gets its report.
+ * handler that ends the program during the wait still gets its report.
  *
  * Owns:  nothing.   Lock: none.
  * Source: CUDA Driver API, API synchronization behavior, Stream synchronization behavior

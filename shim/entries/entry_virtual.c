@@ -174,7 +174,7 @@ static void retained(CUresult result, void *addr)
     GS_WITHIN(enter_after(result), gs_physical_retained((CUdeviceptr)(uintptr_t)addr));
 }
 
-/* ---- memory of others -------------------------------------------------------------- */
+/* ---- memory of other processes ----------------------------------------------------- */
 
 /* The device of imported memory; -1: on the host, or not reported by the driver. */
 static int device_of(CUmemGenericAllocationHandle handle)

@@ -33,9 +33,9 @@ void gs_ipc_start(const struct gs_options *options);
 void gs_ipc_reset(void); /* in a forked child */
 
 /*
- * Called when the program has exported a block of a shared driver allocation. Such a
- * program is likely to export again, so from now on requests share no driver allocation,
- * unless the option asks for sharing.
+ * Called when the program has exported a block of a shared driver allocation. A program
+ * that exports once is likely to export again, so from now on requests share no driver
+ * allocation, unless the option asks for sharing.
  * Locks: none may be held; takes the pool's locks.
  */
 void gs_ipc_set_apart(struct gs_state *state);

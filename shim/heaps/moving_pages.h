@@ -19,7 +19,7 @@ void gs_moving_pages_reset(void); /* in a forked child */
 
 /* The backend of a context's heap with such segments. Called at start, by one thread. */
 const struct gs_backend *gs_moving_pages_backend(void);
-/* Gives a segment back to the driver. Returns false, and does nothing, if it is
+/* Returns a segment to the driver. Returns false, and does nothing, if it is
  * cuMemAlloc's. */
 bool gs_moving_pages_give(struct gs_context *context, uint64_t addr, size_t bytes);
 

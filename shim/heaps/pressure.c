@@ -81,7 +81,7 @@ void gs_pressure_reset(void)
 
 /* ---- the level --------------------------------------------------------------------- */
 
-/* What is in use of a device. */
+/* The memory in use of a device. */
 struct use {
     struct gs_limit_use limits[GS_LIMITS];
     const struct gs_limit_use *fullest;

@@ -4,9 +4,9 @@
  *
  * A level is checked at a safe point after the calling thread had a segment mapped or
  * returned, was refused memory, or has run the maintenance; and by the trim thread. The
- * pool's own memory is counted. What others hold is asked of the driver as for
- * GPUSHIM_POOL_RESERVE (mem_limits.h), and once more before a level changes at a safe
- * point. Without GPUSHIM_PRESSURE and without such functions nothing is checked.
+ * pool's own memory is counted. The memory of other processes is queried from the driver
+ * as for GPUSHIM_POOL_RESERVE (mem_limits.h), and once more before a level changes at a
+ * safe point. Without GPUSHIM_PRESSURE and without such functions nothing is checked.
  *
  * Lock: one inside, never held across a call of the driver or of the program.
  * Design: docs/tuning.md
@@ -40,7 +40,7 @@ static inline void gs_pressure_moved(int device)
 void gs_pressure_refused(struct gs_state *state, int device, size_t bytes);
 
 /* Updates the level of the device. Returns the bytes of idle memory to return for it.
- * Called after what others hold was queried; calls no driver. */
+ * Called after the memory of other processes was queried; calls no driver. */
 size_t gs_pressure_excess(struct gs_state *state, int device);
 
 /* The slow path of gs_pressure_safe_point. */

@@ -16,9 +16,9 @@
 /*
  * How long an allocation that would fail polls for blocks freed in stream order or, in
  * the lazy mode, for any freed block. Natively the order of the stream would make the
- * first available, and the free has waited for the others. The wait is short since the
- * running work may wait for this very thread. For work that a native free has waited for,
- * the allocation waits for up to GPUSHIM_POOL_WAIT: natively the thread had not come
+ * first kind available, and the free has waited for the second. The wait is short since
+ * the running work may wait for this very thread. For work that a native free has waited
+ * for, the allocation waits for up to GPUSHIM_POOL_WAIT: natively the thread had not come
  * here before.
  */
 #define WAIT_NS      400000000ull

@@ -1,6 +1,6 @@
 /*
- * retry.h - repeats a call of the driver that is out of memory, once memory was given
- * back to the driver.
+ * retry.h - repeats a call of the driver that is out of memory, once memory was returned
+ * to the driver.
  *
  * An entry calls the driver through GS_RETRIED. Its functions run the rows of
  * reclaim.def, which has the order and the waits.
@@ -16,7 +16,7 @@
 #define GS_RETRY_ROUNDS 256u
 
 /* The result of a call of the driver, repeated while it is out of memory and `again`, one
- * of the functions below, has given memory back. The call is expanded twice, so that one
+ * of the functions below, has returned memory. The call is expanded twice, so that one
  * that succeeds keeps no count. */
 #define GS_RETRIED(again, call) GS_RETRIED_AFTER((call), again, call)
 /* The same after the call's first answer. */
@@ -32,8 +32,8 @@
     })
 
 /*
- * Gives memory back after a call of the driver was out of memory. Returns whether to
- * repeat the call.
+ * Returns memory to the driver after a call was out of memory. Returns whether to repeat
+ * the call.
  * In:     context  of the call; NULL: none
  *         device   that the memory is on; -1: not known, or several
  *         bytes    0: not known. If no device can serve as much, the answer is false at
@@ -49,7 +49,7 @@ bool gs_retry_everywhere(void);
 
 /* A row of reclaim.def. Returns whether memory may have gone back since the calling
  * thread's last such question, which was before the driver's last refusal. Waits, at most
- * a second, for threads that are giving memory back. */
+ * a second, for threads that are returning memory. */
 bool gs_retry_await_others(const struct gs_shortage *shortage);
 /*
  * The row `pending` of reclaim.def. Polls, for a short time, until freed blocks that wait

@@ -15,7 +15,7 @@
  *
  * Memory shortage. Pinned pages cannot be swapped, and when memory runs out the kernel
  * kills a process instead of returning an error. So the pool grows only while enough
- * memory is left to others, and returns idle memory while less is left.
+ * memory is left to other processes, and returns idle memory while less is left.
  *
  * Owns:  the heaps of the contexts; the count of held-back bytes.   Lock: `making`, while
  *        a heap is created; the rest is atomic or immutable after start.   Design:
@@ -54,7 +54,8 @@
 #define IDLE_MAX_BYTES (2 * GS_GIB)
 /* The most bytes held back; or a quarter of the limit on idle memory, if smaller. */
 #define HELD_MAX_BYTES (64 * GS_MIB)
-/* The reserve left to others: a share of the memory, and at most RESERVE_MAX_BYTES. */
+/* The reserve left to other processes: a share of the memory, and at most
+ * RESERVE_MAX_BYTES. */
 #define RESERVE_SHARE     32u
 #define RESERVE_MAX_BYTES GS_GIB
 
@@ -141,7 +142,8 @@ uint64_t gs_host_idle_limit(void)
 
 /* ---- the backend ------------------------------------------------------------------- */
 
-/* The bytes missing from the reserve left to others, after `wanted` bytes are taken. */
+/* The bytes missing from the reserve left to other processes, after `wanted` bytes are
+ * taken. */
 static uint64_t missing_of(const struct gs_machine_memory *memory, uint64_t wanted)
 {
     uint64_t reserve = memory->total_bytes / RESERVE_SHARE;
@@ -518,7 +520,7 @@ CUresult gs_host_free(struct gs_state *state, struct gs_block *block, uint64_t a
     return CUDA_SUCCESS;
 }
 
-/* ---- giving back ------------------------------------------------------------------- */
+/* ---- reclaiming ------------------------------------------------------------------- */
 
 void gs_host_retain(struct gs_state *state, uint64_t addr)
 {

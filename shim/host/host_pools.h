@@ -46,7 +46,7 @@ enum gs_status gs_host_alloc(struct gs_state *state, const struct gs_context *co
  */
 CUresult gs_host_free(struct gs_state *state, struct gs_block *block, uint64_t addr);
 
-/* Whether an address lies in pinned memory of the pool. Takes no lock. */
+/* Whether an address is in pinned memory of the pool. Takes no lock. */
 static inline bool gs_host_owns(const struct gs_state *state, uint64_t addr)
 {
     return state->host_pool && gs_pool_owns(state->host_pool, addr);
@@ -60,8 +60,8 @@ void gs_host_retain(struct gs_state *state, uint64_t addr);
 size_t gs_host_trim(struct gs_state *state);
 
 /* Called when the context is idle or has just been waited for: returns memory to the
- * driver that is too old, too much, or needed by others. To be called when maintenance is
- * due (mem_limits.h). */
+ * driver that is too old, too much, or needed by other processes. To be called when
+ * maintenance is due (mem_limits.h). */
 void gs_host_maintain(struct gs_state *state, const struct gs_context *context);
 
 /* Called when a context has ended, and its pinned memory with it. */
@@ -74,8 +74,8 @@ void gs_host_context_fails(const struct gs_context *context);
  * Immutable after start. */
 uint64_t gs_host_idle_limit(void);
 
-/* The bytes missing from the reserve of the machine's memory that is left to others.
- * Reads files: not for every call. */
+/* The bytes missing from the reserve of the machine's memory that is left to other
+ * processes. Reads files: not for every call. */
 uint64_t gs_host_missing_reserve(void);
 
 /* Whether this process has ever requested pinned memory of the pool. */

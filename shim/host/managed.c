@@ -15,7 +15,7 @@
  * A range with properties (advice, a preferred location, an attached stream) is freed
  * natively. If a device and the CPU cannot access managed memory at the same time (no
  * CONCURRENT_MANAGED_ACCESS), nothing is cached: there the driver moves whole ranges by
- * what it knows of their use.
+ * its own heuristics.
  *
  * Owns:  the ranges, the counts.   Lock: the ranges lock themselves; the rest is atomic,
  *        or immutable after start.   Design: docs/host-memory.md
@@ -44,7 +44,7 @@
  * range of 4 KiB took 78 us, of a new one 87; of 64 KiB 664 and 96 us
  * (docs/host-memory.md). */
 #define KEPT_BYTES PAGE_BYTES
-/* The interval between two checks of the memory left to others. */
+/* The interval between two checks of the memory left to other processes. */
 #define LOOK_NS ((uint64_t)1000000000)
 
 bool gs_managed_cached;
@@ -328,7 +328,7 @@ void gs_managed_spoil(CUdeviceptr dptr, size_t bytes)
     }
 }
 
-/* ---- giving back ------------------------------------------------------------------- */
+/* ---- reclaiming ------------------------------------------------------------------- */
 
 /* Frees in the range's context: the thread may have no context, or another. */
 static CUresult return_range(const struct gs_managed_range *range)

@@ -25,8 +25,8 @@ CUresult gs_managed_alloc(struct gs_state *state, CUdeviceptr *out, size_t bytes
  */
 bool gs_managed_free(struct gs_state *state, CUdeviceptr dptr, CUresult *result);
 
-/* For a stream-ordered free of memory outside the device pool: true if the address lies
- * in a cached range, or inside a range, so that the driver must not get the call. */
+/* For a stream-ordered free of memory outside the device pool: true if the address is in
+ * a cached range, or inside a range, so that the driver must not get the call. */
 bool gs_managed_refuses(CUdeviceptr dptr);
 /* Called when the driver has freed the memory in stream order: drops its record. */
 void gs_managed_gone(CUdeviceptr dptr);

@@ -274,8 +274,8 @@ enum gs_status gs_ranges_keep(struct gs_ranges *ranges,
 }
 
 /* Marks the ranges from `addr` to `last`. The tree finds the highest node of the interval
- * first, and the others lie in its subtrees: the recursion is as deep as the tree. lock
- * is held. */
+ * first, and the other nodes are in its subtrees: the recursion is as deep as the tree.
+ * lock is held. */
 static void mark_spoiled(struct gs_ranges *ranges, uint64_t addr, uint64_t last)
 {
     size_t span = last - addr < SIZE_MAX ? (size_t)(last - addr) + 1 : SIZE_MAX;

@@ -3,9 +3,9 @@
  *
  * The flags that madvise sets are shown by /proc/self/smaps alone, which is slow. So the
  * caller reads them once, from a mapping that nobody has changed, and the restore clears
- * the others without a look: each call ends at once where nothing has to change. A policy
- * of mbind is searched for instead: the pages stay where it has placed them, so such
- * memory is of no use to another owner.
+ * all other states without a query: each call ends at once where nothing has to change. A
+ * policy of mbind is searched for instead: the pages stay where it has placed them, so
+ * such memory is of no use to another owner.
  *
  * Owns: nothing.   Lock: none.   Design: docs/host-memory.md, "Pinned memory"
  */

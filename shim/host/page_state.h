@@ -32,8 +32,8 @@ enum gs_page_state {
 unsigned gs_page_state_read(uint64_t addr);
 
 /*
- * Gives memory back the state that the driver gave it. Unknown states (0) are left, but
- * for the protection.
+ * Restores the state in which the driver returned the memory. Unknown states (0) are
+ * left, but for the protection.
  * In:     addr, bytes  whole pages; nobody uses them
  *         made         from gs_page_state_read
  * Out:    false: the state cannot be restored (a NUMA policy has already placed the

@@ -1,6 +1,6 @@
 /*
  * ipc_imports.h - pointers opened by a sealed handle (ipc_seal.h), with the driver
- * mapping in which each lies.
+ * mapping of each.
  *
  * The driver counts the opens of a mapping. Each open by a sealed handle is one open of
  * the driver's mapping, and each close one close. The list only maps the program's
@@ -31,7 +31,7 @@ enum gs_status gs_imports_take(CUdeviceptr pointer, struct gs_import *out) GS_MU
  * Errors: GS_ERR_NOT_FOUND */
 enum gs_status gs_imports_find(CUdeviceptr address, struct gs_import *out) GS_MUST_USE;
 
-/* Returns true if an address lies inside such a mapping, but not at its start. */
+/* Returns true if an address is inside a mapping of these, but not at its start. */
 bool gs_imports_surround(CUdeviceptr address);
 
 /* The first returns true if this pointer is open in the same mapping; the second, if any

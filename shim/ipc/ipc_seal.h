@@ -4,7 +4,7 @@
  *
  * The driver's handle for any pointer leads to the start of the whole allocation, and has
  * no bytes that are known to be free. So a sealed handle stores the non-zero bytes of the
- * driver's handle with a map of their positions, behind a signature of the library. It is
+ * driver's handle with a map of their positions, after a signature of the library. It is
  * complete without help from the exporting process, and a driver that gets a sealed
  * handle rejects it as invalid.
  *

@@ -3,7 +3,7 @@
  * or forks without handlers (_Fork).
  *
  * exec may run in vfork children, inside the parent's memory: there it forwards and
- * changes nothing (gs_finish_report compares the process id). A new environment lies in a
+ * changes nothing (gs_finish_report compares the process id). A new environment is in a
  * mapping, since the caller's stack may be small; if a vfork child becomes another
  * program, the mapping stays in the parent.
  *
@@ -49,7 +49,7 @@ typedef int spawn_fn(pid_t *, const char *, const posix_spawn_file_actions_t *,
                      const posix_spawnattr_t *, char *const[], char *const[]);
 typedef pid_t fork_fn(void);
 
-/* The functions whose next definition behind the shim's is looked up. */
+/* The functions whose next definition after the shim's is looked up. */
 enum next { EXECVE, EXECVPE, FEXECVE, EXECVEAT, SPAWN, SPAWNP, BARE_FORK };
 static struct {
     char name[16];

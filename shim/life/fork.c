@@ -114,7 +114,7 @@ bool gs_fork_hook(void)
     return !__atomic_load_n(&not_watched, __ATOMIC_RELAXED);
 }
 
-/* The child of a fork in progress runs no handler that is registered meanwhile. */
+/* The child of a fork in progress runs no handler that is registered during the fork. */
 __attribute__((constructor)) static void hook_at_load(void)
 {
     (void)gs_fork_hook();

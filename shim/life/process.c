@@ -2,9 +2,9 @@
  * process.c - the ends of a process: exit, quick_exit, _exit. exec is in exec.c.
  *
  * If several threads call exit, the C library (before glibc 2.41) lets each take the next
- * handler, and the thread that finds none left ends the process, whatever the others are
- * doing. So the handler is registered several times: each thread finds one, and either
- * writes the report or waits for the thread that does (gs_finish_report).
+ * handler, and the thread that finds none left ends the process, whatever the other
+ * threads are doing. So the handler is registered several times: each thread finds one,
+ * and either writes the report or waits for the thread that does (gs_finish_report).
  *
  * The constructor registers the exit handlers without a dso handle. They then run after
  * _dl_fini, after the static destructors of every other library: memory that these free

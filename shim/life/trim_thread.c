@@ -2,7 +2,7 @@
  * trim_thread.c - periodically checks idle memory, and returns memory to the driver that
  * is too old or that the device is short of.
  *
- * The driver's free waits for the work of the context. The thread must never be in such a
+ * The driver's free waits for the work of the context. The thread must never be in this
  * wait, since the program's next call may need the driver's locks. So before each segment
  * the thread checks that the context is idle. A launch may still come within the few
  * microseconds between this check and the driver's own; natively the same happens when
@@ -85,7 +85,7 @@ static bool is_idle(struct gs_state *state, const struct gs_context *context)
             gs_submissions_idle_on(&context->trim_check.idle_at, context->seen.device));
 }
 
-/* Records an event behind all work of the context. Returns whether it is recorded. */
+/* Records an event after all work of the context. Returns whether it is recorded. */
 static bool record_event(struct gs_context *context)
 {
     struct gs_trim_check *check = &context->trim_check;
@@ -293,7 +293,7 @@ static void *trim_thread_body(void *unused)
     } while (!may_end(state));
     gs_group_offer(false);
     if (__atomic_load_n(&gs_trim_thread_settled, __ATOMIC_SEQ_CST)) {
-        gs_group_offer(true); /* another thread has started meanwhile */
+        gs_group_offer(true); /* another thread has started in the meantime */
     }
     return unused;
 }

@@ -1,7 +1,7 @@
 /*
  * unseen.h - a process that has loaded a CUDA driver and made no call that the library
- * has seen: what it did, it did past the library (dlmopen, an address read from the
- * driver's symbol table), or it did nothing.
+ * has seen: its calls bypassed the library (dlmopen, an address read from the driver's
+ * symbol table), or it made none.
  *
  * Locks: none.
  */
@@ -11,9 +11,9 @@
 /* Called by the constructor: the process that is meant. */
 void gs_unseen_begin(void);
 
-/* Called once at the end of a process: logs the line, if it is such a process. Returns
- * the status to end with, which is GPUSHIM_ERROR_EXITCODE for such a process that would
- * end with 0. Does nothing in a child that was forked or vforked. */
+/* Called once at the end of a process: logs the line, if the process has made no call
+ * that was seen. Returns the status to end with, which is GPUSHIM_ERROR_EXITCODE if the
+ * process would end with 0. Does nothing in a child that was forked or vforked. */
 int gs_unseen_end(int status);
 
 /* No line: the library came into the process later. */

@@ -27,7 +27,7 @@
 
 #define MAGIC      UINT64_C(0x3430707567736772) /* rgsgup04 */
 #define OF_VERSION 6                            /* bytes that all versions begin with */
-/* Other processes may create and remove the file meanwhile. */
+/* Other processes may create and remove the file at any time. */
 #define TRIES 100
 
 static struct {
@@ -205,7 +205,7 @@ struct gs_ledger *gs_ledger_words(void)
 /* ---- locks ---------------------------------------------------------------------------
  */
 
-/* Bytes far behind the data: a lock needs no byte of the file. */
+/* Bytes far after the data: a lock needs no byte of the file. */
 static struct flock one_byte(short type, unsigned byte)
 {
     return (struct flock){.l_type = type,

@@ -27,12 +27,12 @@ struct gs_ledger {
     uint64_t devices[GS_MAX_DEVICES];     /* key of each device, 0: none */
     uint64_t owner[GS_LEDGER_MEMBERS];    /* 0: nobody */
     uint64_t space[GS_LEDGER_MEMBERS];    /* the namespace of its process number */
-    uint64_t gives[GS_LEDGER_MEMBERS];    /* it checks what the others want */
-    uint64_t requests[GS_LEDGER_MEMBERS]; /* counts what it has wanted; never cleared */
+    uint64_t gives[GS_LEDGER_MEMBERS];    /* it checks the other members' requests */
+    uint64_t requests[GS_LEDGER_MEMBERS]; /* counts its requests; never cleared */
     struct gs_ledger_device {
         uint64_t charged[GS_LEDGER_MEMBERS]; /* bytes */
         uint64_t tried[GS_LEDGER_MEMBERS];   /* of attempts to charge */
-        uint64_t wanted[GS_LEDGER_MEMBERS];  /* of what the others keep idle */
+        uint64_t wanted[GS_LEDGER_MEMBERS];  /* of the other members' idle memory */
     } of[GS_MAX_DEVICES];
 };
 

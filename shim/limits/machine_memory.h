@@ -10,7 +10,7 @@
 
 struct gs_machine_memory {
     uint64_t total_bytes;     /* of the machine, or a group's limit if smaller */
-    uint64_t available_bytes; /* without swapping or reclaim from others */
+    uint64_t available_bytes; /* without swapping or reclaim from other processes */
 };
 
 /*
@@ -26,7 +26,7 @@ bool gs_machine_memory_read(const char *root, struct gs_machine_memory *out);
  * Like gs_machine_memory_read, from an answer at most GS_MACHINE_RECENT_NS old at
  * `now_ns`, minus the bytes reported to gs_machine_memory_taken since. A reading opens
  * eight files or more, and many threads call this. A thread that finds the answer too old
- * reads the files; the others use the old answer meanwhile.
+ * reads the files; other threads use the old answer until then.
  */
 #define GS_MACHINE_RECENT_NS 50000000ull
 bool gs_machine_memory_recent(const char *root, uint64_t now_ns,

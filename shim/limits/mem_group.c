@@ -1,16 +1,16 @@
 /*
- * mem_group.c - what each process of a group has charged, and how much fits.
+ * mem_group.c - the charges of a group's processes, and whether a charge fits.
  *
- * Each process writes what it has charged into a member of its own, and adds up all
- * members to see whether a charge fits. So there is no lock that a killed or stopped
- * process could leave locked, and no sum that it could leave wrong. A member has a locked
- * byte (ledger.h); if its byte is unlocked, its process has ended, or has become another
+ * Each process writes its charges into a member of its own, and adds up all members to
+ * see whether a charge fits. So there is no lock that a killed or stopped process could
+ * leave locked, and no sum that it could leave wrong. A member has a locked byte
+ * (ledger.h); if its byte is unlocked, its process has ended, or has become another
  * program. The kernel releases the lock just before it closes the process's devices: a
  * member of this namespace counts until its process has gone.
  *
  * An attempt to charge is a word of its own. Two processes that ask for the last memory
  * at once may see each other's attempt: both withdraw, and try again after waits of
- * different lengths. What is charged, without attempts, refuses at once.
+ * different lengths. Charges refuse at once, attempts do not.
  *
  * Owns:   this process's member and its own account of it.
  * Lock:   join_lock while the group is joined, own_lock for the account; each word of the
@@ -321,7 +321,8 @@ static const char *claim(struct gs_ledger *ledger, int fd, uint64_t identity)
 
 /*
  * Returns why the process is no member; NULL: it is one. A child that another thread
- * forks while the descriptor is open would share the lock, so forks wait meanwhile.
+ * forks while the descriptor is open would share the lock, so forks wait until it is
+ * closed.
  */
 static const char *join(void)
 {
@@ -484,7 +485,7 @@ bool gs_group_charge(int place, uint64_t bytes, uint64_t limit)
         if (attempt == 0) {
             remove_all_ended();
         } else if (charged_by_all(place) > limit - bytes) {
-            return false; /* whatever comes of the attempts of others */
+            return false; /* whatever becomes of other members' attempts */
         } else {
             gs_nap(nap_ns);
         }
@@ -527,7 +528,7 @@ bool gs_group_offered(int place)
     return offered;
 }
 
-/* Changes what is wanted, modulo 2^64. */
+/* Changes the wanted bytes, modulo 2^64. */
 static void change_wanted(int place, uint64_t bytes, bool request)
 {
     struct gs_ledger *ledger = joined_ledger();

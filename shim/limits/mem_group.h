@@ -28,7 +28,7 @@ int gs_group_join(const char *bus);
 /*
  * Charges to the group. Returns false, with nothing charged, if its members would have
  * more than `limit` bytes of the device. Before that it removes members that have ended,
- * and waits for the attempts of others, a millisecond at most. Once the ledger was
+ * and waits for other members' attempts, a millisecond at most. Once the ledger was
  * shortened, which is logged, this process counts alone.
  */
 bool gs_group_charge(int place, uint64_t bytes, uint64_t limit) GS_MUST_USE;
@@ -41,8 +41,8 @@ uint64_t gs_group_own(int place);
  * first, at most ten times a second. */
 uint64_t gs_group_charged(int place);
 
-/* Whether this process would give idle memory back if others asked. No effect before the
- * group is joined. */
+/* Whether this process has idle memory to return if other members ask. No effect before
+ * the group is joined. */
 void gs_group_offer(bool gives);
 /* Returns true if another member that would has memory of the device. */
 bool gs_group_offered(int place);

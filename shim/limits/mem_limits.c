@@ -33,8 +33,8 @@
 
 /* The shortest interval between two queries of a device's free memory. */
 #define QUERY_NS ((uint64_t)1000000000)
-/* Others share the device once their memory exceeds its minimum by 1/OTHERS_SHARE of the
- * reserve. */
+/* Other processes share the device once their memory exceeds its minimum by
+ * 1/OTHERS_SHARE of the reserve. */
 #define OTHERS_SHARE 4u
 
 /* How long a request waits for the idle memory of the group's other members, and the
@@ -44,7 +44,7 @@
 #define ASKS_NS      ((uint64_t)3000000000)
 #define ASK_PAUSE_NS ((uint64_t)4000000000)
 #define ASK_NAP_NS   ((uint64_t)5000000)
-/* How often the trim thread of a member looks whether others ask. */
+/* How often the trim thread of a member checks whether other members ask. */
 #define GROUP_NAP_NS ((uint64_t)50000000)
 
 bool gs_limits_charging; /* immutable after start */
@@ -146,7 +146,7 @@ static uint64_t record_others(struct gs_state *state, struct device *device, int
     return others;
 }
 
-/* Sets the pool's limits on the device, and what is to be left free there. */
+/* Sets the pool's limits on the device, and the bytes to be left free there. */
 static void limit_pool(const struct gs_state *state, struct device *device, int ordinal)
 {
     uint64_t total = __atomic_load_n(&device->total_bytes, __ATOMIC_RELAXED);
@@ -264,7 +264,7 @@ static bool charge_alone(struct device *device, uint64_t bytes)
     } while (!__atomic_compare_exchange_n(&device->charged, &charged, sum, true,
                                           __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
     int group = group_of(device);
-    if (group >= 0) { /* joined meanwhile */
+    if (group >= 0) { /* joined since */
         move_to_group(device, group);
     }
     return true;
@@ -302,7 +302,7 @@ static void add_charge(struct device *device, uint64_t bytes)
     }
     (void)__atomic_add_fetch(&device->charged, bytes, __ATOMIC_SEQ_CST);
     group = group_of(device);
-    if (group >= 0) { /* joined meanwhile */
+    if (group >= 0) { /* joined since */
         move_to_group(device, group);
     }
 }
@@ -339,8 +339,8 @@ void gs_limits_succeeded(int ordinal)
     }
 }
 
-/* Returns true if a request may ask the others now. At the end of a row of requests that
- * got too little none asks for a while. */
+/* Returns true if a request may ask the other members now. After a number of requests in
+ * a row that got too little, requests stop asking for a while. */
 static bool may_ask(struct device *device, uint64_t now)
 {
     if (now < __atomic_load_n(&device->asks_again, __ATOMIC_RELAXED)) {
@@ -394,7 +394,7 @@ bool gs_limits_ask_group(struct gs_state *state, int ordinal, size_t bytes)
                          __ATOMIC_RELAXED);
         return false;
     }
-    gs_pool_freed_elsewhere(); /* what is known of free memory has changed */
+    gs_pool_freed_elsewhere(); /* the known amount of free memory has changed */
     return true;
 }
 
@@ -539,9 +539,9 @@ static bool is_current(const struct gs_context *context)
     return gs_real()->cuCtxGetCurrent(&now) == CUDA_SUCCESS && now == context->handle;
 }
 
-/* Returns true if others have taken memory meanwhile, so that driver calls to return idle
- * memory to them are justified. Memory of the program outside the pool counts as others'
- * memory. */
+/* Returns true if other processes have taken memory since, so that driver calls to return
+ * idle memory to them are justified. Memory of the program outside the pool counts as
+ * other processes' memory. */
 static bool is_shared(struct gs_state *state, struct device *device, int ordinal,
                       size_t used_bytes)
 {
@@ -551,7 +551,8 @@ static bool is_shared(struct gs_state *state, struct device *device, int ordinal
                __atomic_load_n(&device->reserve_bytes, __ATOMIC_RELAXED) / OTHERS_SHARE;
 }
 
-/* The bytes missing from the device's reserve. *shared: others have taken them. */
+/* The bytes missing from the device's reserve. *shared: other processes have taken
+ * them. */
 static GS_NOINLINE size_t query_missing(struct gs_state *state, struct device *device,
                                         int ordinal, bool *shared)
 {
@@ -583,8 +584,8 @@ static bool is_query_due(struct device *device)
                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
-/* The bytes to return now for the reserve. If others share the device, also limits the
- * pool's idle memory to the rest until the next query. */
+/* The bytes to return now for the reserve. If other processes share the device, also
+ * limits the pool's idle memory to the rest until the next query. */
 static size_t find_missing(struct gs_state *state, const struct gs_context *context)
 {
     bool shared = false;

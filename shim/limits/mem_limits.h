@@ -39,8 +39,8 @@ bool gs_limits_group(int device, uint64_t *others);
 
 /*
  * A device (-1: none) lacks `bytes` (SIZE_MAX: not known): asks the other members of the
- * group to give back what they keep idle, and waits for half a second at most. Returns
- * whether they have less now. A caller that repeats it waits for three seconds in all.
+ * group to return their idle memory, and waits for half a second at most. Returns whether
+ * they have less now. A caller that repeats it waits for three seconds in all.
  */
 bool gs_limits_ask_group(struct gs_state *state, int device, size_t bytes);
 /* The bytes that other members of the group lack of the device. */
@@ -142,9 +142,9 @@ struct gs_limit_use {
 };
 #define GS_LIMITS 3
 
-/* What is in use of the device and of its limits: by the pool's own count, and by what
- * others held when the driver was queried last. Returns false if the device is not known.
- * There is a pool. */
+/* The memory in use of the device and of its limits: by the pool's own count, and by the
+ * other processes' memory when the driver was queried last. Returns false if the device
+ * is not known. There is a pool. */
 bool gs_limits_in_use(struct gs_state *state, int device,
                       struct gs_limit_use out[GS_LIMITS]) GS_MUST_USE;
 

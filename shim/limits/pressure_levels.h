@@ -1,6 +1,6 @@
 /*
  * pressure_levels.h - GPUSHIM_PRESSURE: the share in use from which each level of memory
- * pressure begins, and what is done at the level.
+ * pressure begins, and the action at the level.
  */
 #ifndef GS_PRESSURE_LEVELS_H
 #define GS_PRESSURE_LEVELS_H

@@ -35,8 +35,8 @@ static bool is_runtime(const struct gs_module_ref *module)
     return gs_elf_symbol(module, "cudaGetDeviceCount") != NULL;
 }
 
-/* The next definition in a library behind the shim that replaces this call too, and is
- * not a runtime. */
+/* The next definition in a library after the shim that replaces this call too, and is not
+ * a runtime. */
 static void *other_tool(const char *name)
 {
     struct gs_module_ref module;
@@ -84,8 +84,8 @@ static int visit_definition(struct dl_phdr_info *info, size_t size, void *data)
     return search->found != NULL;
 }
 
-/* The first loaded library that defines the call, one that the caller depends on before
- * others: a framework's trampolines, which open the runtime at their first call. */
+/* The first loaded library that defines the call. Libraries on which the caller depends
+ * come first: a framework's trampolines open the runtime at their first call. */
 static void *any_definition(const struct gs_module_ref *caller, const char *name)
 {
     struct definition search = {.caller = caller, .name = name, .needed = true};

@@ -2,8 +2,8 @@
  * deep_modules.c - finds modules that were opened with RTLD_DEEPBIND, and sets their
  * slots.
  *
- * The linker has bound such a module's reference to __cxa_finalize, which every library
- * with ordinary start files has, to the C library's, although the shim exports it first.
+ * The linker has bound the module's reference to __cxa_finalize, which every library with
+ * ordinary start files has, to the C library's, although the shim exports it first.
  *
  * A check looks only at the modules that were loaded since the last one. Another thread
  * may load or close a module at any time. So slots are read and written inside
@@ -135,7 +135,7 @@ static bool visit(const struct dl_phdr_info *info, bool all, void *data)
 /* ---- writing --------------------------------------------------------------------------
  */
 
-/* What the slot should hold; NULL: what it holds. May call the driver. */
+/* The address that the slot should hold; NULL: the one it holds. May call the driver. */
 static void *value_of(const struct slot *slot)
 {
     struct gs_module_ref own;
@@ -220,7 +220,7 @@ static bool wait_for_loads(struct check *check)
     return check->loads == before;
 }
 
-/* Returns false if modules came or went meanwhile: the next check looks again. */
+/* Returns false if modules came or went during the check: the next check repeats it. */
 static bool check_new(struct check *check)
 {
     bool more = true;

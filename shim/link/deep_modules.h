@@ -7,7 +7,7 @@
  * module by dlopen looks a symbol up in it. dlopen itself cannot be replaced: it would no
  * longer find the caller's own search path.
  *
- * Locks: none; one thread at a time checks, and others go on.
+ * Locks: none; one thread at a time checks, and other threads go on.
  */
 #ifndef GS_DEEP_MODULES_H
 #define GS_DEEP_MODULES_H
@@ -20,7 +20,7 @@ void gs_deep_modules_check(void);
 
 /*
  * In a process that the shim was loaded into later: checks all modules, now and whenever
- * others have been loaded. Returns false if modules came and went all the time, so that
+ * more have been loaded. Returns false if modules came and went all the time, so that
  * some may be left out.
  */
 bool gs_deep_modules_take(void) GS_MUST_USE;

@@ -1,5 +1,5 @@
 /*
- * definers.h - the loaded libraries behind the shim that define hooked functions of the
+ * definers.h - the loaded libraries after the shim that define hooked functions of the
  * driver: the driver itself, a library that stands in front of it (a quota library in
  * /etc/ld.so.preload), a framework's trampolines, a driver that forwards to another.
  *
@@ -15,7 +15,7 @@
 
 struct gs_definers {
     struct gs_module_ref modules[GS_DEFINERS]; /* in load order */
-    bool in_scope[GS_DEFINERS]; /* the global scope has it behind the shim */
+    bool in_scope[GS_DEFINERS]; /* the global scope has it after the shim */
     size_t count;
 };
 
@@ -26,7 +26,7 @@ struct gs_definers {
  */
 void gs_definers_find(struct gs_definers *out);
 
-/* The first definition in the global scope behind the shim; NULL: none. */
+/* The first definition in the global scope after the shim; NULL: none. */
 void *gs_definers_next(const struct gs_definers *definers, const char *name,
                        uint32_t hash);
 

@@ -145,7 +145,7 @@ void *gs_elf_next_symbol(const char *name, struct gs_module_ref *definer)
             return found;
         }
     }
-    /* Libraries behind the C library were opened later, and may be unloaded. */
+    /* Libraries after the C library were opened later, and may be unloaded. */
     return NULL;
 }
 

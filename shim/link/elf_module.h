@@ -40,7 +40,7 @@ enum gs_status gs_elf_module_named(const char *soname, bool prefix,
 enum gs_status gs_elf_startup_module(const char *soname,
                                      struct gs_module_ref *out) GS_MUST_USE;
 
-/* The next definition of a function behind the shim's own, in the libraries loaded at the
+/* The next definition of a function after the shim's own, in the libraries loaded at the
  * program's start, down to the C library; NULL if there is none. Like dlsym(RTLD_NEXT)
  * there, but makes no calls.
  * Out: *definer  the module that defines it, without its mapped range; only if there is
@@ -59,7 +59,7 @@ bool gs_elf_first_symbol(const char *name, struct gs_module_ref *out);
 
 /* Returns true if `first` was loaded before `second`. For modules of the program's start
  * this is the look-up order of names: the program, the preloaded libraries as given, the
- * others. */
+ * rest. */
 bool gs_elf_stands_before(const struct gs_module_ref *first,
                           const struct gs_module_ref *second);
 

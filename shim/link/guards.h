@@ -1,8 +1,8 @@
 /*
  * guards.h - stands in front of a function that frees memory, and that somebody gets past
  * the wrappers: a second driver's, a newer interface, the driver's own for a library on
- * the way to it. Memory of the pools never reaches such a function: the driver would free
- * the whole segment around it.
+ * the way to it. Memory of the pools never reaches an unwrapped free: the driver would
+ * free the whole segment around it.
  *
  * Locks: none; called from within dlsym.
  */

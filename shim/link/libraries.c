@@ -4,7 +4,7 @@
  * Owns:  the kinds found, and the list of loaded objects as of the last check.
  * Lock:  none. `loaded` is written after the consequences of a found library, so a thread
  *        that reads an unchanged count sees these. Of threads that check at once, the one
- *        that has set `reading` reads the new objects, the others read all.
+ *        that has set `reading` reads the new objects, any other thread reads all.
  */
 #include "shim/link/libraries.h"
 

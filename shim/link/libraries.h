@@ -3,7 +3,7 @@
  * the driver's exported functions (libraries.def).
  *
  * When the libraries are checked. The answer matters from the first time that a context
- * is found complete, or that a block is reused behind a mark: before, no free finds the
+ * is found complete, or that a block is reused after a mark: before, no free finds the
  * GPU idle and none relies on an order. At that time all loaded libraries are checked.
  * Later a library can only be loaded by dlopen, and each look-up of a symbol, by dlsym,
  * dlvsym or cuGetProcAddress, checks the libraries loaded since.
@@ -13,9 +13,9 @@
  * launch: it opens libcuda.so.1 and calls dlsym itself (all four do: none is linked with
  * the driver); or, linked with the driver, it calls the exported cuGetExportTable, which
  * is hooked (export_tables.h). So the proof has ended before the library can launch. A
- * thread that makes the first mark meanwhile publishes "it matters" before it checks the
- * libraries, and the other thread loads its library before it reads this flag: at least
- * one of the two sees the library.
+ * thread that makes the first mark in the meantime publishes "it matters" before it
+ * checks the libraries, and the other thread loads its library before it reads this flag:
+ * at least one of the two sees the library.
  *
  * The cost: nothing for a launch, a hit or a free that finds the GPU idle. A check reads
  * one counter of the dynamic linker; names are compared only when the counter has

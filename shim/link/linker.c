@@ -1,5 +1,5 @@
 /*
- * linker.c - the next look-up functions behind the shim, and the shim's place among the
+ * linker.c - the next look-up functions after the shim, and the shim's place among the
  * loaded modules.
  * Owns:  the cached real functions.   Lock: none; idempotent writes of one word.
  */
@@ -80,7 +80,7 @@ gs_dlsym_fn *gs_linker_libc_dlsym(void)
 }
 
 /*
- * Another preloaded tool may replace dlsym as well: the next definition behind the shim
+ * Another preloaded tool may replace dlsym as well: the next definition after the shim
  * comes first, so that the chain stays complete. It has no version, so dlvsym would miss
  * it. A copy of the shim adds nothing.
  */
@@ -100,7 +100,7 @@ gs_dlsym_fn *gs_linker_dlsym(void)
     return found;
 }
 
-/* Another tool's dlsym would look behind itself. */
+/* Another tool's dlsym would search after itself. */
 void *gs_linker_next(const char *name)
 {
     gs_dlsym_fn *find = gs_linker_libc_dlsym();

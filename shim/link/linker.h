@@ -12,7 +12,7 @@
 typedef void *gs_dlsym_fn(void *handle, const char *name);
 typedef void *gs_dlvsym_fn(void *handle, const char *name, const char *version);
 
-/* Next dlsym / dlvsym behind the shim's: the dynamic linker's, or another tool's. NULL if
+/* Next dlsym / dlvsym after the shim's: the dynamic linker's, or another tool's. NULL if
  * it cannot be found. */
 gs_dlsym_fn *gs_linker_dlsym(void);
 gs_dlvsym_fn *gs_linker_dlvsym(void);
@@ -20,8 +20,8 @@ gs_dlvsym_fn *gs_linker_dlvsym(void);
 /* The C library's own dlsym, past every tool; NULL if it cannot be found. */
 gs_dlsym_fn *gs_linker_libc_dlsym(void);
 
-/* The next definition of `name` in the global scope behind the shim, or NULL. Sets
- * dlerror as a failing dlsym does. */
+/* The next definition of `name` in the global scope after the shim, or NULL. Sets dlerror
+ * as a failing dlsym does. */
 void *gs_linker_next(const char *name);
 
 /* The module whose definition of `name` calls by name reach before the shim's. Returns
@@ -45,7 +45,7 @@ void gs_linker_own_range(uintptr_t *begin, uintptr_t *end);
  * come first in the linker's list, down to the C library at least. */
 bool gs_linker_loaded_at_start(const struct gs_module_ref *module);
 
-/* Returns true if the shim itself is such a module. */
+/* Returns true if the shim itself was loaded at the program's start. */
 bool gs_linker_is_preloaded(void);
 
 /* Keeps the library around an address loaded; false: the library is unloaded already, or

@@ -5,7 +5,7 @@
  * nothing.
  *
  * Owns: nothing.   Lock: none. With a heap's lock held only gs_notify_retire may be
- * called: in the others the simulator may switch to another thread.
+ * called: in the other functions the simulator may switch to another thread.
  * Design: docs/simulator.md, "The oracle"; include/cudasim_notify.h
  */
 #ifndef GS_NOTIFY_H

@@ -17,7 +17,7 @@ bool gs_real_is_driver(const struct gs_module_ref *module)
            !gs_linker_is_copy(module);
 }
 
-/* The driver that calls by name reach: the last one of the global scope, behind all that
+/* The driver that calls by name reach: the last one of the global scope, after all that
  * stand in front of it; else the first that was loaded, for a caller that has it in a
  * scope of its own. */
 bool gs_origin_by_name(struct gs_origin *origin)

@@ -2,7 +2,7 @@
  * real.c - finds the next definitions of the driver's functions, and keeps their table.
  *
  * The table has, for each function, the definition that the program would call without
- * the shim. In the global scope this is the first one behind the shim: the driver's own,
+ * the shim. In the global scope this is the first one after the shim: the driver's own,
  * or that of a library which stands in front of the driver (a quota library of
  * /etc/ld.so.preload, a framework's trampolines). A program that looked the driver up by
  * a handle, while the global scope has no driver, gets what the handle answered.
@@ -302,7 +302,7 @@ void gs_real_recheck(void)
     gs_mutex_unlock(&adopt_lock);
     uintptr_t begin = origin.module.begin;
     /* Another driver may have been loaded at the same address, or adopted at another one
-     * meanwhile. */
+     * since. */
     bool there = !origin.module.dynamic ||
                  (gs_elf_module_of((const void *)begin, &origin.module) == GS_OK &&
                   gs_real_is_driver(&origin.module));

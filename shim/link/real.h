@@ -75,7 +75,7 @@ bool gs_real_complete(void);
 /*
  * A look-up of `symbol` by `handle` has found `found`, which is not the shim's own.
  * Returns the shim's wrapper if `found` is the driver's function: what the driver, or the
- * loader for the driver's handle, answers for the name is the driver's, wherever it lies.
+ * loader for the driver's handle, answers for the name is the driver's, wherever it is.
  * Otherwise returns `found`, or for a function that frees memory a guard in front of it
  * (guards.h). The first look-up that finds a CUDA driver decides which one is "the
  * driver".
@@ -103,7 +103,7 @@ bool gs_real_exports(const char *symbol);
  * neither the shim nor a copy of it. */
 bool gs_real_is_driver(const struct gs_module_ref *module);
 
-/* Returns true if an address lies in the code of the chain: the driver, and what stands
+/* Returns true if an address is in the code of the chain: the driver, and what stands
  * between the shim and the driver. */
 bool gs_real_owns(const void *address);
 

@@ -4,7 +4,7 @@
  * Look-ups of names outside hooks.def leave by a jump, with the caller's return address
  * in place: the dynamic linker resolves RTLD_NEXT and RTLD_DEFAULT by this address.
  * RTLD_NEXT leaves by a jump for every name, unless the only definition is the shim's, or
- * the caller gets the driver's function past the shim (next_answer): a library behind the
+ * the caller gets the driver's function past the shim (next_answer): a library after the
  * shim that looks up the next definition would otherwise get its own.
  *
  * Owns:  nothing.   Lock: none.
@@ -98,7 +98,7 @@ static void *answer(void *handle, const char *name, void *found)
     return is_off() ? found : gs_real_substitute(handle, name, found);
 }
 
-/* Returns true if the caller is the next definition of the name behind the shim. */
+/* Returns true if the caller is the next definition of the name after the shim. */
 static bool is_next(const char *name, const void *caller)
 {
     struct gs_module_ref asking;
@@ -129,7 +129,7 @@ static bool is_on_stack(const struct gs_module_ref *module, uintptr_t stack)
     return false;
 }
 
-/* Returns true if the next definition behind the shim is in another module than the found
+/* Returns true if the next definition after the shim is in another module than the found
  * one, and has called the caller: a library whose look-ups another library makes. */
 static bool serves_next(const char *name, const void *found, const void *caller,
                         uintptr_t stack)
@@ -236,7 +236,7 @@ static bool answers_by_jump(void *handle, const char *name, const void *caller)
         return true;
     }
     /* In the global scope the look-up finds the shim's export first by itself, if there
-     * is a definition behind it; a missing one must stay missing. */
+     * is a definition after it; a missing one must stay missing. */
     return handle == RTLD_DEFAULT && gs_linker_dlsym() == gs_linker_libc_dlsym() &&
            !is_off() && (gs_linker_next(name) || depends_on_library(caller, name));
 }
@@ -271,7 +271,7 @@ static bool finds_nothing_next(const char *name, const void *caller)
 
 /*
  * The answer to a look-up by RTLD_NEXT whose caller natively gets the driver's function,
- * because the shim does not stand behind it; NULL: the linker's answer. A free by the
+ * because the shim is not after the caller; NULL: the linker's answer. A free by the
  * driver's function would release the segment around a block of the pool. So a caller
  * that the shim calls in the driver's place gets a guard, and any other the wrapper. With
  * a library between the shim and the driver every caller counts as its part.

@@ -2,10 +2,9 @@
  * substitute.c - what a program gets for the driver's function that its look-up has
  * found.
  *
- * Whether a function is the driver's is decided by answers, not by where it lies: it is
- * if the table has it, or if the driver answers it for the name and a version. So a
- * driver that forwards to another one, and answers with the other's functions, is seen
- * through.
+ * Whether a function is the driver's is decided by answers, not by where it is: it is if
+ * the table has it, or if the driver answers it for the name and a version. So a driver
+ * that forwards to another one, and answers with the other's functions, is seen through.
  *
  * Owns:  nothing.   Lock: none. The driver may be called, never under a lock.
  */
@@ -73,7 +72,7 @@ static cuuint64_t flags_of(const struct gs_hook *hook)
     return hook->per_thread ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM : 0;
 }
 
-/* A tool behind the shim that answers with a function of its own by name has got the
+/* A tool after the shim that answers with a function of its own by name has got the
  * shim's: that is the first one. */
 static bool has_address(const struct gs_hook *hook, const void *found)
 {

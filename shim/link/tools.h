@@ -1,7 +1,7 @@
 /*
  * tools.h - detects tools in this process that must see each allocation of the program.
  *
- * A memory checker checks accesses against the driver's allocations. Blocks of a pool lie
+ * A memory checker checks accesses against the driver's allocations. Blocks of a pool are
  * inside a few large ones, so it would accept a write beyond a block, or to a freed
  * block. If such a tool is present the pool is switched off; profilers do not need this.
  *

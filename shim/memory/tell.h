@@ -1,6 +1,6 @@
 /*
- * tell.h - reports the events of a piece of memory to the parts that listen: the
- * simulator, the trace, the record, the limits and others.
+ * tell.h - reports the events of a piece of memory to the parts that listen: such as the
+ * simulator, the trace, the record and the limits.
  *
  * A wrapper reports each event once. events.def has the listeners of each event, in the
  * order in which they are told. Only tell.c knows all of them. The names that a row may

@@ -39,8 +39,8 @@ CUresult gs_capture_check_free(const struct gs_state *state, struct gs_context *
                                enum gs_capture_check kind, bool *waited);
 
 /*
- * Whether the address lies in a probe whose free was refused. The driver knows the probe
- * as an allocation; the program does not.
+ * Whether the address is in a probe whose free was refused. The driver knows the probe as
+ * an allocation; the program does not.
  */
 bool gs_capture_check_owns(uint64_t addr);
 

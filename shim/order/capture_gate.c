@@ -21,7 +21,7 @@
  * Case 3 requires that the thread has reached the driver, which the library cannot
  * observe. The begin must not wait for the thread's return: the work that the synchronize
  * waits for may itself wait for the thread that captures. So the begin waits until the
- * newest pass is SURE_NS old. Between gs_gate_pass and the driver lie a few dozen
+ * newest pass is SURE_NS old. Between gs_gate_pass and the driver are a few dozen
  * instructions and no lock; SURE_NS allows for a thread that is preempted there.
  *
  * Only the first captures of a process need this wait: where an event of the context can

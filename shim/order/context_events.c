@@ -3,7 +3,7 @@
  *
  * Stream events. `gather` is a stream of the library's own, for which no other stream
  * waits. `gather` waits for an event of each living stream; the event of the
- * context is recorded in `gather` behind these waits. The legacy stream is covered by way
+ * context is recorded in `gather` after these waits. The legacy stream is covered by way
  * of `legacy`, a blocking stream of the library's own: `legacy` waits for the work of the
  * legacy stream. An event in the legacy stream itself would order the program's blocking
  * streams after each other, which natively nothing does. Since no stream waits for
@@ -91,8 +91,8 @@ bool gs_context_events_work(struct gs_state *state, const struct gs_context *con
            !gs_context_accessor(&state->contexts, context->handle, MAX_CONTEXTS - 1);
 }
 
-/* Whether a free may be held back behind an event. If so, events must also cover the
- * remaining work of destroyed streams. */
+/* Whether a block may be held back until an event is complete. If so, events must also
+ * cover the remaining work of destroyed streams. */
 static bool may_cover(const struct gs_state *state)
 {
     return state->options.free_sync == GS_FREE_SYNC_LAZY || gs_captures_ever() ||

@@ -5,7 +5,7 @@
  *   context event   cuCtxRecordEvent, since CUDA 12.5: covers all work of the context
  *   stream events   before 12.5, if streams.h has every stream and no work was ever
  *                   submitted outside the reach of stream events (submissions.h): one
- *                   event behind all streams
+ *                   event after all streams
  *   none            otherwise: a free waits, as in the native mode
  *
  * An event covers the context that owns the memory and each context that may access the
@@ -26,7 +26,7 @@ bool gs_context_events_whole(void);
 
 /*
  * Waits for all work of the context, by an event. Unlike a synchronize, the wait does not
- * invalidate a capture that begins meanwhile. Returns the driver's code;
+ * invalidate a capture that begins during the wait. Returns the driver's code;
  * CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED: a stream captures; CUDA_ERROR_NOT_SUPPORTED: the
  * driver lacks context events.
  */

@@ -29,7 +29,7 @@ static CUresult synchronize(CUcontext handle)
 }
 
 /* Synchronizes the context, but not while a stream captures. A capture that another
- * thread begins meanwhile stays valid (capture_gate.c). */
+ * thread begins during the wait stays valid (capture_gate.c). */
 static CUresult synchronize_unless_capturing(CUcontext handle)
 {
     if (!gs_gate_pass()) {
@@ -82,9 +82,9 @@ static CUresult wait_for_accessors(struct gs_state *state, const struct gs_conte
 
 /*
  * The native free waits for the context that owns the memory (docs/free.md, "Peers").
- * Contexts with peer access are waited for only where a block cannot be held back behind
- * their work: the driver offers no event for the context, or the block is held back
- * without an event.
+ * Contexts with peer access are waited for only where a block cannot be held back until
+ * their work is complete: the driver offers no event for the context, or the block is
+ * held back without an event.
  */
 static bool waits_for_accessors(struct gs_state *state, const struct gs_context *context,
                                 bool unfenced)

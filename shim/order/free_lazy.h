@@ -29,9 +29,9 @@ bool gs_free_lazily(struct gs_state *state, struct gs_block *block, uint64_t add
 bool gs_free_into_epoch(struct gs_state *state, struct gs_block *block);
 
 /* Called in any mode after a capture may have ended. If no capture remains, records the
- * events of the epochs of blocks that were freed meanwhile, in all contexts, before
- * further work is submitted: the captures prevented the event, and the work that this
- * thread submits next may wait for an allocation of its own. */
+ * events of the epochs of blocks that were freed during the capture, in all contexts,
+ * before further work is submitted: the captures prevented the event, and the work that
+ * this thread submits next may wait for an allocation of its own. */
 void gs_lazy_captures_end(struct gs_state *state);
 
 /*

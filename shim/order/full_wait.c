@@ -58,7 +58,7 @@ static void release(const struct gs_context *context, uint64_t event)
     gs_context_event_ops.release((void *)(uintptr_t)context, event);
 }
 
-/* Keeps an incomplete event, unless another thread has left one meanwhile. */
+/* Keeps an incomplete event, unless another thread has left one. */
 static void keep(uint64_t *mark, const struct gs_context *context, uint64_t event)
 {
     uint64_t none = 0;

@@ -1,10 +1,10 @@
 /*
  * single_order.c - the proof that a context's uses of memory are in one order.
  *
- * Claim 1, the memory. A block goes to a new owner behind an event M only if, when M was
+ * Claim 1, the memory. A block goes to a new owner after an event M only if, when M was
  * recorded, the process had one context and had used or created in it nothing but the
  * legacy stream and at most one blocking stream. Then all work before M is ordered before
- * all work after M, and a later use of the block is behind M as long as it is in one of
+ * all work after M, and a later use of the block is after M as long as it is in one of
  * these two streams. Each other use comes here first and waits until M is complete: a
  * call that creates another stream or context, that submits outside of stream order
  * (per-thread streams, launch attributes, graphs, peers, interop: LOOSE and BEYOND in
@@ -14,14 +14,14 @@
  *
  * Host-synchronous copies are work of the legacy stream, too: a copy from pageable memory
  * to the device waits for this stream before it stages ("API synchronization behavior"),
- * and a copy to the host reads behind the stream. Batched copies may read their source
- * out of order. Either the source was written in order and the program has found the
- * write complete, which is behind M; or the copy reads late, and is still ordered before
- * the work submitted after it. Memory that the host accesses directly is excluded: the
- * rule does not apply to pinned and managed memory. Device memory has no host address,
- * except where host and device share page tables (Grace Hopper): the proof never holds
- * there. The proof does not hold either once a transport is loaded that maps or registers
- * device memory past the hooks. A statically linked transport is not detected
+ * and a copy to the host reads in the order of the stream. Batched copies may read their
+ * source out of order. Either the source was written in order and the program has found
+ * the write complete, which is after M; or the copy reads late, and is still ordered
+ * before the work submitted after it. Memory that the host accesses directly is excluded:
+ * the rule does not apply to pinned and managed memory. Device memory has no host
+ * address, except where host and device share page tables (Grace Hopper): the proof never
+ * holds there. The proof does not hold either once a transport is loaded that maps or
+ * registers device memory past the hooks. A statically linked transport is not detected
  * (docs/free.md, "What it cannot see").
  *
  * Claim 2, the wait. The thread that breaks the order waits for M, and for M alone.
@@ -41,7 +41,7 @@
  *
  * Two cases are not covered: a block whose epoch is closed by an allocation (its event
  * may cover later work than the frees), and a thread that a host function starts, that
- * runs beside the free, and that creates a stream for which the device waits.
+ * runs concurrently with the free, and that creates a stream for which the device waits.
  *
  * Owns:  the newest event, and the record of created streams and contexts.
  * Lock:  order_lock for the event and its waiting threads; the rest is atomic.

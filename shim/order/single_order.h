@@ -7,7 +7,7 @@
  * owner's work is ordered after the last owner's work, and no thread has to wait until
  * the old work is complete. The proof ends for good before the first call that could
  * submit work out of this order: the wrapper calls gs_single_order_end first, which waits
- * for the newest event behind which blocks were reused. single_order.c has the argument.
+ * for the newest event after which blocks were reused. single_order.c has the argument.
  *
  * Lock: a mutex inside, never held across a driver call.
  * Source: rule L5 (docs/free.md, "Lazy")
@@ -42,7 +42,7 @@ void gs_single_order_end_by(const char *call, const char *name);
  * that was looked up; "" while the order holds. */
 const char *gs_single_order_ended_by(void);
 
-/* Returns true if a block was ever reused behind an event. */
+/* Returns true if a block was ever reused after an event. */
 bool gs_single_order_was_used(void);
 
 /* Once a process, with GPUSHIM_VERBOSE=2 and lazy frees: logs the cause of the end of the
@@ -61,7 +61,7 @@ void gs_single_order_submits(uintptr_t where);
 /* Called before a context is created. `primary`: it is the primary context of the device,
  * which may exist already. */
 void gs_single_order_context(const char *call, bool primary, CUdevice device);
-/* Owned by single_order.c: not 0 while blocks have been reused behind an event. Atomic.
+/* Owned by single_order.c: not 0 while blocks have been reused after an event. Atomic.
  */
 extern gs_fence gs_single_order_newest __attribute__((visibility("hidden")));
 
@@ -70,7 +70,7 @@ extern gs_fence gs_single_order_newest __attribute__((visibility("hidden")));
  * of the order. */
 void gs_single_order_look_up(void);
 
-/* Returns true if a block was reused behind an event that is not known to be complete. */
+/* Returns true if a block was reused after an event that is not known to be complete. */
 bool gs_single_order_has_open_mark(void);
 
 /* In a forked child, and for tests: restores the initial state. */

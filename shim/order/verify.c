@@ -200,7 +200,7 @@ static GS_NOINLINE bool verify(struct gs_contexts *contexts,
     }
     bool alone = gs_submissions_begun(context->seen.device) == begun;
     if (!alone && (found.busy || found.slow)) {
-        add(&statistics.unchecked); /* another thread has submitted work meanwhile */
+        add(&statistics.unchecked); /* another thread has submitted work since */
         return true;
     }
     add(&statistics.checked);

@@ -13,11 +13,11 @@
  * thread spent this time in the driver: it used the processor that long, or slept
  *     voluntarily. A thread that was only preempted proves nothing.
  *
- * and no call that submits work has begun meanwhile: the free need not wait for work that
- * another thread submits at the same time. The second condition detects streams that were
- * created past the library, which the first cannot query. Time is weaker evidence:
- * another process on the same GPU, or another thread that holds the driver's lock, can
- * delay a synchronize, too.
+ * and no call that submits work has begun during the wait: the free need not wait for
+ * work that another thread submits at the same time. The second condition detects streams
+ * that were created past the library, which the first cannot query. Time is weaker
+ * evidence: another process on the same GPU, or another thread that holds the driver's
+ * lock, can delay a synchronize, too.
  *
  * While a stream captures nothing is checked. The native free makes the same synchronize,
  * so the mode adds no wait that native lacks.

@@ -353,7 +353,7 @@ static bool is_over(void *self)
            (syscall(SYS_tgkill, state->pid, writer, 0) != 0 && errno == ESRCH);
 }
 
-/* Waits while another thread writes a report, since the process must not end meanwhile.
+/* Waits while another thread writes a report, since the process must not end during it.
  * Returns the new value of `reported`. */
 static int wait_for_report(struct gs_state *state)
 {
@@ -411,7 +411,7 @@ bool gs_finish_due(void)
 }
 
 /* The remaining exit work takes longer than the process would have lived: keeps Python's
- * daemon threads from waking up meanwhile. */
+ * daemon threads asleep until then. */
 static void hold_rest_of_python(void)
 {
     struct gs_python_symbols python = {0};

@@ -21,7 +21,7 @@ bool gs_finish_report(const char *ending, bool again);
 /*
  * Replaces gs_finish_report if the calling thread must not write a report, since it was
  * interrupted inside the library. Waits for a report that another thread writes, since
- * the process must not end meanwhile. If there is none, logs one line. Async-signal-safe.
+ * the process must not end during it. If there is none, logs one line. Async-signal-safe.
  *
  * In:  format  why there is no report, as the end of a sentence
  */

@@ -3,7 +3,7 @@
  * of GPUSHIM_WRITE_SUPPRESSIONS.
  *
  * Reads them at the first CUDA call, not at exit: their errors should be known before a
- * long run, and the program may change its folder meanwhile.
+ * long run, and the program may change its folder before its exit.
  *
  * Owns:  the rules.   Lock: written at start; only the report, written once, reads them.
  */

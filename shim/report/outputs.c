@@ -112,7 +112,7 @@ static void choose(const char *word, size_t length)
 /* ---- names ------------------------------------------------------------------------
  *
  * Made at start, and by the one report that is written at a time, perhaps with little
- * stack: so they lie elsewhere.
+ * stack: so they are static.
  */
 
 static bool ends_in(const char *name, const char *extension)
@@ -180,7 +180,8 @@ static enum gs_status name_file(const struct gs_export_format *format,
     return status;
 }
 
-/* Whether a file may stand beside this one: the path is free, or a regular file's. */
+/* Whether a file may be created next to this one: the path is free, or a regular
+ * file's. */
 static bool is_plain(const char *path)
 {
     struct stat info;

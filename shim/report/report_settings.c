@@ -1,6 +1,6 @@
 /*
- * report_settings.c - what every report takes from the options: limits, names, rules; and
- * what it gives: text, files, an exit status.
+ * report_settings.c - the options of every report (limits, names, rules) and its results
+ * (text, files, an exit status).
  * Owns:  the names of runtime functions.   Lock: none.
  */
 #include "shim/report/report_settings.h"

@@ -9,7 +9,7 @@
  * nothing.
  *
  * Locks: all functions may be called from any thread; one thread at a time copies, and
- * others skip the copy meanwhile.   Design: docs/state.md
+ * other threads skip the copy.   Design: docs/state.md
  */
 #ifndef GS_STATISTICS_H
 #define GS_STATISTICS_H

@@ -80,7 +80,7 @@ static GS_NOINLINE void note_failed_free(struct gs_state *state, struct gs_heap 
 /*
  * Frees a block through the driver: work is in flight, and the device is so short of
  * memory that the block's segment would be returned after the wait. The driver's free
- * waits by itself, and only once. Meanwhile no thread waits for this memory: without the
+ * waits by itself, and only once. Until then no thread waits for this memory: without the
  * library none would. Returns false if the case is a different one.
  */
 static GS_NOINLINE bool freed_in_driver(struct gs_state *state, struct gs_block *block,
@@ -103,7 +103,7 @@ static GS_NOINLINE bool freed_in_driver(struct gs_state *state, struct gs_block 
     gs_tell_block_freed(state, block, GS_API_cuMemFree_v2, addr, GS_TRACE_WAITED);
     struct gs_segment *segment = gs_block_detach(block);
     *result = CUDA_SUCCESS;
-    if (!segment) { /* the context and its memory have ended meanwhile */
+    if (!segment) { /* the context and its memory have ended since */
         gs_block_free(block);
         return true;
     }

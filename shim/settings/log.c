@@ -51,8 +51,8 @@ static void file_failed(struct gs_log_file *file, const char *path, int error)
 }
 
 /*
- * The current name of the file. The first thread resolves the fixed parts once. Another
- * thread that comes meanwhile, or a signal handler, resolves them for itself.
+ * The current name of the file. The first thread resolves the fixed parts once. A thread
+ * that comes before that is done, or a signal handler, resolves them for itself.
  */
 static enum gs_status file_path(struct gs_log_file *file, struct gs_log_names *names)
 {

@@ -12,9 +12,9 @@
  * File name patterns: %p process id, %h host, %e program, %t start time as
  * 20240131T235959Z, %r rank (first set of OMPI_COMM_WORLD_RANK, PMI_RANK, PMIX_RANK,
  * SLURM_PROCID, RANK; "norank" if none is), %q{VAR} environment variable ("unset" if it
- * is), %% a percent sign. %p is the id of the writing process; all others are resolved
- * when the first line is written. A relative name is relative to the directory at open
- * time.
+ * is), %% a percent sign. %p is the id of the writing process; all other ones are
+ * resolved when the first line is written. A relative name is relative to the directory
+ * at open time.
  */
 #ifndef GS_LOG_H
 #define GS_LOG_H

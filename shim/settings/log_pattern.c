@@ -27,8 +27,8 @@ static int64_t start_seconds;
 /* 0: the calling process; set before any other thread. */
 static pid_t other_process;
 
-/* Used by one thread at a time: another thread meanwhile, or a signal handler, maps its
- * own. `names_taken` is atomic. */
+/* Used by one thread at a time: a second thread, or a signal handler, maps its own.
+ * `names_taken` is atomic. */
 static struct gs_log_names own_names;
 static bool names_taken;
 
@@ -179,7 +179,7 @@ static void name_put_host(struct name_buffer *name)
     name_put_value(name, host, strlen(host), false);
 }
 
-/* `text` points behind "%q{"; returns the closing brace. The pattern was checked. */
+/* `text` points after "%q{"; returns the closing brace. The pattern was checked. */
 static const char *name_put_variable(struct name_buffer *name, const char *text)
 {
     const char *end = strchr(text, '}');

@@ -39,8 +39,8 @@ struct gs_log_names {
     char first[PATH_MAX], second[PATH_MAX];
 };
 
-/* NULL: the buffers are taken, and there is no memory for others. Async-signal-safe; may
- * change errno. */
+/* NULL: the buffers are taken, and there is no memory for new ones. Async-signal-safe;
+ * may change errno. */
 struct gs_log_names *gs_log_names_take(void);
 void gs_log_names_give(struct gs_log_names *names);
 

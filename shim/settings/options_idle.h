@@ -2,7 +2,7 @@
  * options_idle.h - options that have no effect because of another one.
  *
  * options.c handles wrong values; this file handles valid ones without effect. A part of
- * the library that detects such a case itself logs it itself (GPUSHIM_CHECK).
+ * the library that detects an option without effect logs it itself (GPUSHIM_CHECK).
  */
 #ifndef GS_OPTIONS_IDLE_H
 #define GS_OPTIONS_IDLE_H

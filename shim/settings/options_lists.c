@@ -180,7 +180,7 @@ struct reading {
     unsigned list;
     const struct gs_list_sink *sink;
     const char *values[ITEMS_MOST]; /* of the items; NULL: not given */
-    const struct gs_item *first;    /* of the list; its others follow */
+    const struct gs_item *first;    /* of the list; its other rows follow */
     unsigned count;
 };
 

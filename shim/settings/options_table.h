@@ -69,7 +69,7 @@ enum gs_status gs_option_parse(const struct gs_option *option, const char *text,
  */
 const char *gs_option_quote(const char *text, size_t length, char *out, size_t capacity);
 
-/* Returns true if a parsed value lies between the option's bounds. */
+/* Returns true if a parsed value is between the option's bounds. */
 bool gs_option_in_range(const struct gs_option *option, uint64_t value);
 
 /* A size or a share in the user's notation, exact to the byte: "100M", "2100224", "2.5%".

@@ -165,7 +165,7 @@ static int open_data(const char *path, const struct gs_output_inode *data)
     return fd;
 }
 
-/* Another thread may publish it meanwhile. */
+/* Another thread may publish it in between. */
 int gs_output_map_open(const struct gs_output_map *file)
 {
     int fd = open_data(file->data_path, &file->data);

@@ -14,7 +14,7 @@
 
 /* Of NAME in the data file's name, so that a long one fits. */
 #define BASE_BYTES 200
-/* How often a name is read again that is replaced meanwhile. */
+/* How often a name that is replaced during the reading is read again. */
 #define READ_TRIES 10
 
 #define MAGIC_BYTES (sizeof(GS_OUTPUT_MAP_MAGIC) - 1)

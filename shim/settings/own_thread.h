@@ -18,7 +18,8 @@
  */
 bool gs_own_thread(const char *name, void *(*body)(void *));
 
-/* Returns true if the kernel's thread id belongs to such a thread. Takes no lock. */
+/* Returns true if the kernel's thread id belongs to a thread of the library's own. Takes
+ * no lock. */
 bool gs_own_thread_is(pid_t number);
 
 /* Returns true if the program's threads have ended, the first one too: a thread of the

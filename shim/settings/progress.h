@@ -13,7 +13,7 @@
 
 #include "gs_base.h"
 
-/* Bracket work of the calling thread for which others may wait. */
+/* Bracket work of the calling thread for which other threads may wait. */
 void gs_progress_begin(void);
 void gs_progress_end(void);
 

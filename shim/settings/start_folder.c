@@ -1,8 +1,8 @@
 /*
  * start_folder.c - see start_folder.h.
  *
- * A program without such a variable makes no system call for it (a start costs
- * microseconds).
+ * A program without a variable that names a file makes no system call for it (a start
+ * costs microseconds).
  *
  * Owns:  the folder.   Lock: immutable after the constructor.
  */
@@ -24,7 +24,7 @@ static char folder[PATH_MAX]; /* "": not recorded */
  * value names none. */
 static const struct {
     enum gs_option_row row;
-    char mark; /* the value names a file only behind this one; 0: always */
+    char mark; /* the value names a file only after this character; 0: always */
 } text_rows[] = {{GS_OPTION_ROW_suppressions, 0},
                  {GS_OPTION_ROW_warmup, '@'},
                  {GS_OPTION_ROW_output, 0}}; /* the default name is relative */

@@ -3,7 +3,7 @@
  *
  * A context enters the registry when it is created (cuCtxCreate*,
  * cuDevicePrimaryCtxRetain) or when it is first found to be current. A registered context
- * that has never allocated has no entry in contexts.h. Nothing can prove such a context
+ * that has never allocated has no entry in contexts.h. Nothing can prove that it is
  * complete, so it counts as busy.
  *
  * Owns:  the registry.   Lock: its own, not held across a driver call.

@@ -52,8 +52,8 @@ struct gs_context {
     /* Atomic: order/full_wait.c; the event whose wait timed out, and the one that was
      * incomplete when cuMemGetInfo looked; 0: none. */
     uint64_t timed_out, looked_at;
-    /* Atomic: when looked_at was recorded, and when such an event was last seen complete;
-     * by gs_now_ns, 0: never. */
+    /* Atomic: when looked_at was recorded, and when one of these events was last seen
+     * complete; by gs_now_ns, 0: never. */
     uint64_t looked_at_ns, work_ended_ns;
     struct gs_trim_check trim_check;     /* trim_thread.c: used by that thread alone */
     struct gs_fill_stream *fill_streams; /* atomic: fill_stream.c; only ever grows */
@@ -126,9 +126,9 @@ bool gs_context_owns(struct gs_state *state, CUcontext owner);
 /*
  * Called when the context was destroyed: ends its heap and removes its entry.
  * In:      was     its entry; NULL: it has none
- *          forget  called first, with contexts.ending held: drops what is known by the
- *                  handle alone, since the next context may have the same handle. Calls
- *                  no driver
+ *          forget  called first, with contexts.ending held: drops the facts that are
+ *                  known by the handle alone, since the next context may have the same
+ *                  handle. Calls no driver
  * Returns false, with nothing done, if the handle has a different entry by now.
  */
 bool gs_context_end(struct gs_state *state, CUcontext handle,

@@ -2,7 +2,7 @@
  * epochs.c - the life of an epoch: open, closed, done.
  *
  * A close first takes the epoch out of `open`: later frees join another epoch, so the
- * event is behind every free of this one.
+ * event comes after every free of this one.
  *
  * Owns:  struct gs_epoch; all that are open or that a pending block refers to.
  * Lock:  epochs->lock for the states and the references.

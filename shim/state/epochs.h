@@ -2,10 +2,11 @@
  * epochs.h - groups frees that do not wait into epochs, each covered by one event.
  *
  *   open     frees join the epoch; nothing is recorded yet
- *   closed   one event (backend.h) was recorded behind all work submitted before the
- * close ordered  closed, and its blocks are ready: the device's own order puts each later
- * use behind the event (single_order.h) done     the event was found complete: its blocks
- * are ready broken   the driver will never report whether the event is complete
+ *   closed   one event (backend.h) was recorded after all work submitted before the close
+ *   ordered  closed, and its blocks are ready: the device's own order puts each later use
+ *            after the event (single_order.h)
+ *   done     the event was found complete: its blocks are ready
+ *   broken   the driver will never report whether the event is complete
  *
  * To the pool an epoch is a fence: each block freed with it holds one reference. An epoch
  * closes inside the free that fills it, when it has enough frees, or enough bytes to
@@ -105,7 +106,7 @@ bool gs_epochs_worth_asking(struct gs_epochs *epochs);
  * wait for it, too. No list of events is queried. */
 bool gs_epochs_owe_wait(struct gs_epochs *epochs);
 
-/* Returns true if a fence of the pool is an epoch; the others are events (fences.h). */
+/* Returns true if a fence of the pool is an epoch; any other is an event (fences.h). */
 bool gs_epoch_is(gs_fence fence);
 /* Implement gs_backend.fence_query, .fence_release and .fence_release_many. A query of an
  * open epoch closes it, if epochs hold a large share of the free memory. */

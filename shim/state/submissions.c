@@ -36,7 +36,7 @@ static struct gs_submissions
 /* The counts of ended threads; in the list once a thread has joined. */
 static struct gs_submissions gone = {.unseen = UINTPTR_MAX};
 static bool gone_listed;     /* records_lock */
-static unsigned long ending; /* atomic, written under records_lock: odd meanwhile */
+static unsigned long ending; /* atomic, written under records_lock: odd during a change */
 
 enum { PAGE_RECORDS = 10 };
 static struct page {
@@ -431,7 +431,7 @@ static void turn_soon(void)
 }
 
 /* Adds the record's calls to each stream that may be work of the device to `calls`. Valid
- * if the thread begins nothing on the device meanwhile. False: its rows changed. */
+ * if the thread begins nothing on the device during the call. False: its rows changed. */
 static bool add_calls(const struct gs_submissions *record, unsigned device,
                       const uintptr_t *streams, unsigned stream_count, uint64_t *calls)
 {

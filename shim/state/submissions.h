@@ -191,7 +191,7 @@ static inline void gs_submissions_add(uint64_t *count)
 /*
  * Called before and after each call that submits; `where` as above. The call counts as
  * begun before its stream is recorded: a reader that finds no call in progress reads
- * complete rows, and detects a call that begins meanwhile.
+ * complete rows, and detects a call that begins during the reading.
  */
 static inline __attribute__((always_inline)) struct gs_calls *
 gs_submission_begin(uintptr_t where)

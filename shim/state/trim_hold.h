@@ -3,7 +3,7 @@
  *
  * The program waits for the trim thread in three cases only: a fork, the end of a
  * context, and exit. Each waits until the thread's current driver call has returned, one
- * second at most. The thread makes no other call meanwhile, and after exit none at all.
+ * second at most. Until then the thread makes no other call, and after exit none at all.
  *
  * Lock: none. The thread sets `working` before it may call the driver, and then checks
  * `holds`; a holder sets `holds` and then checks `working`. At least one side sees the

@@ -1,7 +1,7 @@
 /*
  * kept_state.c - see kept_state.h.
  *
- * The memory is a series of memfds, each mapped behind the one before and sent to the
+ * The memory is a series of memfds, each mapped after the one before and sent to the
  * command: a memfd can be extended by its descriptor alone, and no descriptor may stay
  * open in the program. Pages exist once they are written to. Core files leave them out.
  * System calls are direct where a function of libc would be one more symbol to bind at
@@ -261,7 +261,7 @@ bool gs_kept_state_open(const struct gs_options *options, size_t first,
     const char *why = NULL;
     int fd = -1;
     if (is_limited(RLIMIT_AS, RLIM_INFINITY - 1)) {
-        why = "the address space is limited"; /* what is left of it is the program's */
+        why = "the address space is limited"; /* the rest of it is the program's */
     } else if (is_limited(RLIMIT_FSIZE, first)) {
         why = "the size of files is limited";
     } else {

@@ -31,8 +31,8 @@ void gs_kept_state_send_file(const struct gs_options *options, int fd);
 /* Before a fork within a call of the library, and after it: the child needs a copy. */
 void gs_kept_state_before_fork(const struct gs_kept_state *state);
 void gs_kept_state_after_fork(const struct gs_kept_state *state);
-/* In the child of such a fork: the memory, of which `used` bytes count, becomes the
- * child's own. Returns whether. */
+/* In the child of a fork of the program's: the memory, of which `used` bytes count,
+ * becomes the child's own. Returns whether. */
 bool gs_kept_state_copy_in_child(const struct gs_kept_state *state, size_t used);
 
 #endif

@@ -13,7 +13,7 @@
 #include "gs_base.h"
 
 /* The variable with the socket's name, for the command and its children. Outside
- * GPUSHIM_: no option. Behind the last '-' are 16 digits that are in no name and in each
+ * GPUSHIM_: no option. After the last '-' are 16 digits that are in no name and in each
  * message: every user can read the socket's name, only the command's processes their
  * environment. */
 #define GS_WATCH_VARIABLE     "_GPUSHIM_WATCHER"
@@ -30,7 +30,7 @@ struct gs_watch_head {
     uint64_t key;                       /* the same in all messages of one state */
     uint64_t offset;                    /* of this piece in the state */
     uint32_t whole;                     /* 1: the descriptor is all of it, and grows */
-    uint32_t text_bytes; /* behind this struct, in the first message of a state: the
+    uint32_t text_bytes; /* after this struct, in the first message of a state: the
                           * sender's GPUSHIM_ variables "NAME=value" and its start folder
                           * "=folder", each with its NUL */
 };

@@ -161,7 +161,7 @@ static GS_TRACE_COLD bool next_batch(uint32_t now)
             (struct own){.generation = now,
                          .thread = __atomic_fetch_add(&next_thread, 1, __ATOMIC_RELAXED)};
     }
-    do { /* this thread may have slept while others filled the file */
+    do { /* this thread may have slept while other threads filled the file */
         own.slot = gs_trace_file_batch(&own.slot_number);
     } while (own.slot && !gs_trace_file_is_fresh(own.slot_number));
     own.end = own.slot ? own.slot + GS_TRACE_BATCH_SLOTS : NULL;
@@ -196,7 +196,8 @@ static uint64_t operation_word(enum gs_trace_op op, unsigned kind, unsigned how,
 /*
  * Writes a record to the file, in whole words: writing it byte by byte, and reading it
  * back for the seal, would cost three times as much. If this thread was not run while
- * others filled the file, the slot may have been overwritten: it is written once more.
+ * other threads filled the file, the slot may have been overwritten: it is written once
+ * more.
  */
 static void write_record(uint64_t last_word, uint64_t key, uint64_t bytes,
                          uint16_t stream, uint16_t context)

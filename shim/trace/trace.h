@@ -53,8 +53,8 @@ GS_TRACE_COLD void gs_trace_write_alloc(enum gs_memory_kind kind, uint64_t addr,
                                         size_t bytes, CUcontext context, int device,
                                         CUstream stream, enum gs_trace_order order,
                                         uint32_t stack);
-/* The pool gets memory of the driver or gives it back. context: what it ends with; NULL:
- * nothing. */
+/* The pool maps memory of the driver, or returns it. context: the one with which the
+ * memory ends; NULL: none. */
 GS_TRACE_COLD void gs_trace_write_range(bool mapped, enum gs_memory_kind kind,
                                         uint64_t addr, size_t bytes, CUcontext context,
                                         int device);

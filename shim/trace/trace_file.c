@@ -6,10 +6,11 @@
  * and publishes the pointer; or clears the oldest chunk, once the file has its size. Once
  * recording has ended the counter is so large that no number belongs to a chunk.
  *
- * Before a chunk is overwritten, its records are folded into the set of what is live, one
- * chunk at each growth, and after each eighth of the file the set is written to the file.
+ * Before a chunk is overwritten, its records are folded into the set of live allocations,
+ * one chunk at each growth, and after each eighth of the file the set is written to the
+ * file.
  *
- * Owns:  the file, its mappings, and what is live.
+ * Owns: the file, its mappings, and the set of live allocations.
  * Lock:  grow_lock while the file is extended or closed; counter and table are atomic.
  */
 #include "gs_locks.h"
@@ -109,8 +110,8 @@ bool gs_trace_file_close(void)
         used = end_recording(GS_TRACE_END_EXIT);
         fd = used ? gs_output_map_open(&file.named) : -1;
         if (fd >= 0) {
-            /* Every slot handed out lies before `used`, in pages that stay. A file that
-             * has its whole size stays as it is. */
+            /* Every slot handed out is before `used`, in pages that stay. A file that has
+             * its whole size stays as it is. */
             if (file.base.number == 0 && used < file.chunk_limit * GS_TRACE_CHUNK_SLOTS &&
                 ftruncate(fd, (off_t)(used * GS_TRACE_SLOT_BYTES)) != 0) {
                 errno = 0; /* readers accept zeros at the end, too */
@@ -236,7 +237,8 @@ static struct gs_trace_ring *ring_of(void)
                                             GS_TRACE_HEADER_SLOTS * GS_TRACE_SLOT_BYTES);
 }
 
-/* Adds the records of a chunk that no thread writes to any more to what is live. */
+/* Adds the records of a chunk, to which no thread writes any more, to the set of live
+ * allocations. */
 static void add_chunk_to_live(uint64_t chunk)
 {
     const struct gs_trace_record *records = chunk_at(chunk);
@@ -296,8 +298,8 @@ static void put_base(void *arg, const struct gs_trace_record *record)
     }
 }
 
-/* Writes what is live before the chunk `file.folded` behind the ring, where the last base
- * is not. Returns 0 or an errno. */
+/* Writes the live allocations before the chunk `file.folded` after the ring, where the
+ * last base is not. Returns 0 or an errno. */
 static int write_base(int fd)
 {
     const uint64_t ring_slots = file.ring_chunks * GS_TRACE_CHUNK_SLOTS;

@@ -148,7 +148,7 @@ struct gs_trace_header {
  * A file that has reached its size goes on at its second chunk: chunk N >= 1 is at
  * gs_trace_chunk_place. Slots keep counting, and so do their seals. What the overwritten
  * records have left is in a base: records of the allocations and ranges that were live,
- * and of frees whose allocations come later, behind the last chunk. They are sealed as of
+ * and of frees whose allocations come later, after the last chunk. They are sealed as of
  * the slots' places in the file, but for GS_TRACE_BASE_SALT. Records of slots before
  * first_slot are in the base already.
  */
@@ -162,7 +162,7 @@ struct gs_trace_base {
 #define GS_TRACE_BASE_WORDS 4
 #define GS_TRACE_BASE_SALT  ((uint64_t)1 << 63)
 
-/* Behind the header, in the rest of the first batch. The bases take turns. */
+/* After the header, in the rest of the first batch. The bases take turns. */
 struct gs_trace_ring {
     uint64_t chunks; /* begun so far; atomic */
     struct gs_trace_base bases[2];

@@ -176,7 +176,7 @@ static void end_context(struct gs_trace_live *live, const struct gs_trace_record
 
 /* ---- ranges of the pool ----------------------------------------------------------- */
 
-/* What is left of a range on both sides of what was unmapped. */
+/* The remainders of a range on both sides of the unmapped part. */
 static void cut_range(struct gs_trace_live *live, struct gs_trace_record range,
                       uint64_t begin, uint64_t end)
 {

@@ -1,6 +1,6 @@
 /*
- * debug_file.c - the places where debug files lie, and the proof that one is the right
- * one: an equal build id, or the checksum that the module names.
+ * debug_file.c - the folders of debug files, and the proof that one is the right one: an
+ * equal build id, or the checksum that the module names.
  *
  * Owns:  nothing.   Lock: none.   Design: docs/stacks.md
  */
@@ -108,8 +108,7 @@ static bool take(struct search *search, bool named)
     return false;
 }
 
-/* ---- where they lie -----------------------------------------------------------------
- */
+/* ---- folders ----------------------------------------------------------------------- */
 
 /* Joins a path; false: too long. */
 static bool join(struct search *search, const char *const *parts, size_t count)
@@ -168,7 +167,7 @@ static bool take_by_name(struct search *search, const char *root, const char *di
            take(search, true);
 }
 
-/* Calls `look` for each folder of debug files, behind the root. */
+/* Calls `look` for each folder of debug files, after the root. */
 static bool in_dirs(struct search *search, const char *root, const char *folder)
 {
     const char *dirs = search->request->search->dirs;
@@ -194,7 +193,7 @@ static bool in_dirs(struct search *search, const char *root, const char *folder)
     return false;
 }
 
-/* Beside the module, below .debug, and in the folders of debug files. */
+/* Next to the module, below .debug, and in the folders of debug files. */
 static bool near_folder(struct search *search, const char *root, const char *folder)
 {
     return take_by_name(search, root, "", folder, "/") ||

@@ -105,7 +105,7 @@ static uint64_t chain_end(const struct gs_elf_file *file, uint64_t chains, uint3
     return 0;
 }
 
-/* The count of symbols by the GNU hash table: buckets behind a Bloom filter, then the
+/* The count of symbols by the GNU hash table: buckets after a Bloom filter, then the
  * chains of the symbols from `first` on. */
 static uint64_t count_by_gnu_hash(const struct gs_elf_file *file, uint64_t offset)
 {

@@ -281,7 +281,7 @@ static const char *read_name(struct gs_elf_symbols *symbols,
     }
     for (const char *c = name; *c != '\0'; c++) {
         if ((unsigned char)*c < ' ' || *c == 0x7f) {
-            return ""; /* no compiler writes such a byte */
+            return ""; /* no compiler writes these bytes */
         }
     }
     version = strchr(name, '@');

@@ -3,7 +3,7 @@
  *
  * Owns:  the address of _dl_find_object.
  * Lock:  the loader's, which dl_iterate_phdr holds during its callbacks: no module joins
- *        or leaves the list meanwhile.   Design: docs/stacks.md
+ *        or leaves the list during them.   Design: docs/stacks.md
  *
  * The list itself (struct link_map) has no program headers. They are read where the
  * linker has put them, in the first page of the module's file, and are taken only if they

@@ -4,7 +4,7 @@
  * A program may load thousands of libraries, one after another. Who read the whole list
  * after each would spend more time on it than the program on its work. New modules are
  * always the last of the list. So a reader that knows the last module of its last reading
- * continues behind it; after an unload it counts from the end of the list.
+ * continues after it; after an unload it counts from the end of the list.
  *
  * Locks: the loader's, which dl_iterate_phdr takes, during a visit; callers are inside
  * its gate (loader_gate.h). Called from within dlsym: nothing here allocates.

@@ -47,7 +47,7 @@ static bool parse(const char *line, uintptr_t begin, struct gs_mapped_file *out)
     return true;
 }
 
-/* Looks at the whole lines of a text. Returns what is behind the last one. */
+/* Searches the complete lines of a text. Returns the text after the last one. */
 static char *search_lines(char *text, uintptr_t begin, const char *path, bool *found,
                           struct gs_mapped_file *out)
 {

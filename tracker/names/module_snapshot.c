@@ -337,7 +337,7 @@ static void name_specials(struct gs_module_snapshot *snapshot, char *scratch)
                    program < module->end &&
                    (length = readlink("/proc/self/exe", scratch, SCRATCH_BYTES - 1)) >
                        0) {
-            /* AT_PHDR lies elsewhere if the loader was run as a command: then
+            /* AT_PHDR is elsewhere if the loader was run as a command: then
              * /proc/self/exe is the loader, and the maps have the program's path. */
             scratch[length] = '\0';
             keep_name(snapshot, module, scratch);

@@ -132,7 +132,7 @@ bool gs_module_table_is_current(const struct gs_module_table *table,
 /*
  * Ends the records of modules that the snapshot of the whole list no longer has, and
  * returns how many of its modules are known. Both are in the order of loading, so new
- * modules follow the known ones; a known module behind an unknown one gets a new record.
+ * modules follow the known ones; a known module after an unknown one gets a new record.
  */
 static size_t keep_loaded(struct gs_module_table *table,
                           const struct gs_module_snapshot *snapshot)

@@ -12,7 +12,8 @@ struct gs_name_query {
     char *readable; /* the result, malloc'ed; NULL: none */
 };
 
-/* Answers the queries by a child of each program, within the time; others stay NULL. */
+/* Answers the queries by a child of each program, within the time; the rest stays
+ * NULL. */
 void gs_name_helper_demangle(unsigned timeout_ms, struct gs_name_query *queries,
                              size_t count);
 

@@ -68,7 +68,7 @@ static bool take(struct attempt *attempt, bool same)
     return false;
 }
 
-/* Tries a path behind a folder. */
+/* Tries a path after a folder. */
 static bool take_below(struct attempt *attempt, const char *root)
 {
     int length = snprintf(attempt->path, PATH_BYTES, "%s%s", root, attempt->module->path);

@@ -1,9 +1,9 @@
 /*
  * perf_map.c - reads lines of the form "address size name", both numbers hexadecimal.
  *
- * The file lies in the process's own /tmp, under the number that the process has in its
- * own namespace. Numbers are reused, and /tmp is everybody's: so the file must be newer
- * than the process, and the user's own.
+ * The file is in the process's own /tmp, under the number that the process has in its own
+ * namespace. Numbers are reused, and /tmp is everybody's: so the file must be newer than
+ * the process, and the user's own.
  *
  * Owns:  struct gs_perf_map.   Lock: none.   Design: docs/stacks.md
  */
@@ -22,7 +22,7 @@
 
 #define BYTES_MAX    ((off_t)256 << 20)
 #define STATUS_BYTES ((size_t)1536)
-#define START_FIELD  20 /* in /proc/PID/stat, behind the name */
+#define START_FIELD  20 /* in /proc/PID/stat, after the name */
 
 struct entry {
     uintptr_t begin, size;

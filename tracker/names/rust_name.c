@@ -23,7 +23,7 @@
 #define LIFETIMES 26u /* with a letter */
 
 struct demangler {
-    const char *name; /* behind "_R" */
+    const char *name; /* after "_R" */
     size_t length, at;
     char *text;
     size_t used, room;
@@ -604,7 +604,7 @@ char *gs_rust_demangle(const char *linkage)
     if (linkage[1] != 'R') {
         return gs_rust_demangle_legacy(linkage);
     }
-    d.length = strcspn(d.name, ".$"); /* behind them compilers number clones */
+    d.length = strcspn(d.name, ".$"); /* after them compilers number clones */
     read_path(&d, true);
     if (!d.failed && d.at < d.length) {
         d.quiet = true;

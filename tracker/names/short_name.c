@@ -35,7 +35,7 @@ static bool is_word(char c)
            c == '_';
 }
 
-/* Returns the length of "operator" and its symbol, 0: no such word. A space behind it
+/* Returns the length of "operator" and its symbol, 0: no such word. A space after it
  * belongs to it: "operator new", "operator< <int>". */
 static size_t operator_length(const char *name, const char *at)
 {
@@ -100,9 +100,9 @@ static bool nest_step(struct nest *nest, const char *at, size_t length)
 
 /* ---- tidy ------------------------------------------------------------------------- */
 
-/* What is in an open bracket; positions in the text that was written. */
+/* The contents of an open bracket; positions in the text that was written. */
 struct level {
-    uint32_t begin;              /* behind the bracket */
+    uint32_t begin;              /* after the bracket */
     uint32_t commas[COMMAS_MAX]; /* between its parts */
     uint16_t comma_count;
 };
@@ -184,7 +184,7 @@ static size_t use_alias(char *text, size_t end)
     return 0;
 }
 
-/* Returns the length of the name of the library's version behind "std::". */
+/* Returns the length of the name of the library's version after "std::". */
 static size_t version_length(const char *text, size_t used, const char *at)
 {
     static const char versions[][12] = {"__cxx11::", "__1::", "__ndk1::"};

@@ -288,7 +288,7 @@ static struct gs_symbol_place *place_of(struct gs_symbolizer *symbolizer,
     return place;
 }
 
-/* Names code that is in no module, if the program's compiler has written what it is. */
+/* Names code that is in no module, if a compiler within the program has described it. */
 static void name_generated(struct gs_symbolizer *symbolizer,
                            struct gs_symbol_request *request)
 {

@@ -1,9 +1,9 @@
 /*
  * python.h - the frames of CPython's functions, read without the interpreter's help.
  *
- * A thread that runs Python has a chain of Python frames beside its native stack. The
- * thread reads its own frames as plain memory. It takes no lock of the interpreter, and
- * calls only the interpreter's look-up of the thread's own state. If the layout of a
+ * A thread that runs Python has a chain of Python frames in addition to its native stack.
+ * The thread reads its own frames as plain memory. It takes no lock of the interpreter,
+ * and calls only the interpreter's look-up of the thread's own state. If the layout of a
  * version is not known for certain, there are no Python frames.
  *
  * A Python frame gets a number in place of a return address, from a range without code.

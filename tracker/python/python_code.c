@@ -350,7 +350,7 @@ static uint64_t field(const uint8_t *head, uint16_t offset)
     return value;
 }
 
-/* Computes the offset of an instruction in bytes; false: it lies outside of the code
+/* Computes the offset of an instruction in bytes; false: it is outside of the code
  * object. */
 static bool instruction_offset(const struct gs_python_layout *layout, const uint8_t *head,
                                uintptr_t code, uintptr_t at, bool generator,

@@ -63,7 +63,7 @@ struct gs_python_string {
     char text[];
 };
 
-/* The first node, or string, of each hash. Grows with what it holds. */
+/* The first node, or string, of each hash. Grows with its content. */
 struct gs_python_buckets {
     void *first; /* an array; NULL: none yet */
     unsigned bits;
@@ -76,7 +76,7 @@ struct gs_python {
     struct gs_python_layout layout;
     size_t frame_bytes, code_bytes; /* bytes read of each; immutable */
     uintptr_t left_out;    /* the frame that replaces native ones; 0: none; immutable */
-    uintptr_t skipped;     /* the frame that replaces others; 0: none; immutable */
+    uintptr_t skipped;     /* the frame that replaces skipped ones; 0: none; immutable */
     struct gs_mutex *lock; /* the owner's lock */
 
     struct gs_python_slot slots[1 << GS_PYTHON_CACHE_BITS];  /* no lock */
@@ -99,7 +99,7 @@ struct gs_python {
     size_t scratch_bytes;
     struct gs_python_lines lines; /* that table; its `table` NULL: none */
     struct gs_python_table_key lines_of;
-    _Atomic size_t bytes;           /* in use beside this struct */
+    _Atomic size_t bytes;           /* in use outside of this struct */
     struct gs_state_memory *memory; /* of this struct, the nodes and the strings */
 };
 
@@ -122,7 +122,7 @@ static inline bool gs_python_page(struct gs_python *python, uintptr_t page)
 }
 
 /*
- * Returns true if an object may lie at the address: `bytes` there, less than a page, are
+ * Returns true if an object may be at the address: `bytes` there, less than a page, are
  * readable. A frame's pointers lead to live objects; should one ever lead to unknown
  * memory, the kernel is queried before the memory is touched.
  */

@@ -167,7 +167,7 @@ static const struct debug_fields debug_tables[] = {
 /* The limit of all offsets; objects that are read in one piece have smaller limits. */
 #define OFFSET_MAX 4096u
 
-/* In a code object, five 32-bit numbers lie between the first line and the version. The
+/* In a code object, five 32-bit numbers are between the first line and the version. The
  * index of the first traceable instruction and a pointer precede the instructions. */
 #define VERSION_BEHIND_LINE    24u
 #define TRACEABLE_BEFORE_CODE  16u

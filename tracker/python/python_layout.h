@@ -11,14 +11,14 @@
 /* The links between frames. */
 enum gs_python_chain {
     GS_PYTHON_FRAME_OBJECTS, /* one evaluation per frame; no native address */
-    GS_PYTHON_FRAME_CFRAMES, /* the same, and a chain on the native stack beside it */
+    GS_PYTHON_FRAME_CFRAMES, /* the same, and a second chain on the native stack */
     GS_PYTHON_FRAME_ENTRIES, /* a flag marks the outermost frame of an evaluation */
     GS_PYTHON_FRAME_BASES    /* a frame of its own, on the native stack, marks it */
 };
 
 #define GS_PYTHON_NO_FIELD UINT16_MAX
 
-/* The fields read of a thread's state and of a code object lie in their first bytes. */
+/* The fields read of a thread's state and of a code object are in their first bytes. */
 #define GS_PYTHON_STATE_BYTES 512u
 #define GS_PYTHON_CODE_BYTES  512u
 

@@ -16,7 +16,7 @@ enum gs_python_table {
 };
 
 /* A code object's table; `first` is its first line. A table has no index: it is read up
- * to an instruction, and on from there for an instruction behind that. */
+ * to an instruction, and on from there for an instruction after that. */
 struct gs_python_lines {
     enum gs_python_table kind;
     const uint8_t *table;

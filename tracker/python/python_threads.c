@@ -18,7 +18,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Threads hold the mutex for a few instructions, but may be descheduled meanwhile. */
+/* Threads hold the mutex for a few instructions, but may be descheduled while they hold
+ * it. */
 #define TRIES    200
 #define PAUSE_NS 100000
 

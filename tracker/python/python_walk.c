@@ -25,12 +25,12 @@
 #define WAYS             2u
 #define PAIR_FACTOR      UINT64_C(0x9e3779b97f4a7c15)
 
-/* The most frames that a walk visits. Base frames lie between the kept ones, and an
+/* The most frames that a walk visits. Base frames are between the kept ones, and an
  * overwritten chain may be a cycle. */
 #define STEPS_MAX (4u * GS_STACK_MAX_DEPTH)
 
 #define LAST_WALK_STEPS 128
-#define CODE_OF_BASE    UINT64_C(1) /* in a step; no code object lies there */
+#define CODE_OF_BASE    UINT64_C(1) /* in a step; no code object is there */
 
 #define CFRAME_BYTES 24u /* the bytes read of a cframe */
 

@@ -33,7 +33,7 @@ struct gs_export {
 
     struct gs_module *modules; /* the program's own first, if it has frames */
     size_t module_count, module_capacity;
-    /* Distinct frames, each behind the functions inlined in it; module is one of
+    /* Distinct frames, each after the functions inlined in it; module is one of
      * `modules`. */
     struct gs_symbol_request *locations;
     uint32_t *location_modules; /* by location: its number, or GS_EXPORT_NONE */
@@ -90,7 +90,7 @@ uint64_t gs_export_offset(const struct gs_symbol_request *location);
 /* export_collapsed.c: writes a frame's name, or its place in a module. */
 void gs_export_put_frame(struct gs_export_out *out,
                          const struct gs_symbol_request *frame);
-/* The frames that the report would show, each behind a semicolon, the outermost first; or
+/* The frames that the report would show, each after a semicolon, the outermost first; or
  * the reason why there are none. */
 void gs_export_put_frames(const struct gs_export *export, struct gs_export_out *out,
                           uint32_t stack);

@@ -46,7 +46,7 @@ struct gs_report_device {
     /* Driver calls for segments, and their total time; the number of calls if each
      * allocation and free of the pool had been one. */
     uint64_t driver_calls, driver_ns, native_calls;
-    /* Bytes given back to the driver by age, and because memory was short or a limit
+    /* Bytes returned to the driver by age, and because memory was short or a limit
      * was reached; and other driver calls that were repeated after they had found no
      * memory. */
     uint64_t aged_bytes, pressed_bytes, retried;
@@ -98,15 +98,15 @@ struct gs_report_refusal {
     uint64_t device_bytes, free_bytes;
     uint64_t live_bytes;     /* as recorded */
     uint64_t rounding_bytes; /* of the pool's live blocks */
-    uint64_t idle_bytes;     /* of the pool, beside live blocks: cannot be given back */
+    uint64_t idle_bytes;     /* of the pool, next to live blocks: cannot be returned */
     uint64_t pending_bytes;  /* freed, and running work may still use it */
-    uint64_t returned_bytes; /* idle memory given back so far as memory was short */
+    uint64_t returned_bytes; /* idle memory returned so far as memory was short */
     /* Neither free nor one of the above: of other processes, contexts, the driver; and
      * the part of it that is this process's. */
     uint64_t elsewhere_bytes, own_bytes;
     bool elsewhere_known, own_known;
     bool pooled;           /* else the pool has no memory of the device */
-    bool may_move;         /* GPUSHIM_POOL_VMM=on may serve such a request */
+    bool may_move;         /* GPUSHIM_POOL_VMM=on may serve the request */
     bool carves;           /* GPUSHIM_POOL_CARVE=on: any segment may be shared */
     bool lazy;             /* GPUSHIM_FREE_SYNC=lazy: frees do not wait */
     bool capturing;        /* a stream captured: a synchronize would break the capture */

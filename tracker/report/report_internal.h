@@ -80,7 +80,7 @@ struct gs_report_data {
 
 void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config *config,
                       struct gs_report_data *data);
-/* Decides how many groups are printed, after the suppressed ones moved behind the
+/* Decides how many groups are printed, after the suppressed ones moved after the
  * leaks. */
 void gs_report_choose(const struct gs_report_config *config, struct gs_report_data *data);
 /* The largest first. */
@@ -173,9 +173,9 @@ struct gs_shown_stack gs_report_show_frames(const struct gs_symbol_request *fram
                                             const struct gs_report_config *config);
 
 /*
- * Moves a scope from the outer end, where it is recorded, behind the program's own
- * frames. Call once, with the inlined functions in place; gs_report_show_frames then
- * shows it. Returns the frame's new place; `count`: there is no scope.
+ * Moves a scope from the outer end, where it is recorded, after the program's own frames.
+ * Call once, with the inlined functions in place; gs_report_show_frames then shows it.
+ * Returns the frame's new place; `count`: there is no scope.
  */
 unsigned gs_report_place_scope(struct gs_symbol_request *frames, unsigned count,
                                bool goes_on, const struct gs_report_config *config);
@@ -187,8 +187,8 @@ bool gs_report_frame_matches(const struct gs_symbol_request *frame, const char *
 bool gs_report_callers_match(const struct gs_shown_stack *shown, unsigned callee,
                              const char *from);
 
-/* Writes a resolved frame behind the functions inlined in it, the innermost first.
- * Returns how many frames it wrote: result.inlined_count + 1. */
+/* Writes a resolved frame after the functions inlined in it, the innermost first. Returns
+ * how many frames it wrote: result.inlined_count + 1. */
 unsigned gs_report_put_inlined(const struct gs_symbol_request *frame,
                                struct gs_symbol_request *out);
 
@@ -237,8 +237,8 @@ bool gs_report_merge(const struct gs_tracker *tracker,
  * sums. The groups are marked and sorted. */
 void gs_report_suppress_share(struct gs_report_data *data);
 
-/* Marks suppressed groups and errors and moves them behind the rest. frames: of all
- * groups and errors; NULL: compare only the names of modules. */
+/* Marks suppressed groups and errors and moves them after the rest. frames: of all groups
+ * and errors; NULL: compare only the names of modules. */
 void gs_report_suppress(const struct gs_tracker *tracker,
                         const struct gs_report_config *config,
                         const struct gs_report_source *source,
@@ -332,7 +332,7 @@ struct gs_report_writer {
     char prefix[32]; /* "==PID== " */
 };
 
-/* A row of the totals beside the devices: its title, its name in the table of owners, and
+/* A row of the totals that is no device: its title, its name in the table of owners, and
  * its member in JSON. The texts are in the row itself, so that a start relocates none. */
 struct gs_report_row {
     char title[24], owners[16], member[16];
@@ -486,7 +486,7 @@ struct gs_report_hint {
     char text[256];   /* a sentence, with what to do */
 };
 
-/* Finds the next hint. *at is 0 at first. Returns false behind the last one. */
+/* Finds the next hint. *at is 0 at first. Returns false after the last one. */
 bool gs_report_next_hint(struct gs_tracker *tracker,
                          const struct gs_report_config *config,
                          const struct gs_report_data *data, unsigned *at,

@@ -27,8 +27,8 @@
 #define BATCH_PIECES 64u
 #define PAGE_ENTRIES 4096u
 #define LINE_BYTES   (16 * (size_t)GS_KIB)
-#define OTHER_RANGES 32768u /* beside the targets: modules, tables */
-/* Frames of the report lie at most this far below the frames of this file. */
+#define OTHER_RANGES 32768u /* in addition to the targets: modules, tables */
+/* Frames of the report are at most this far below the frames of this file. */
 #define REPORT_STACK_BYTES (256 * (uintptr_t)GS_KIB)
 /* The same for a report that runs on another stack: the thread's own stack is then
  * small. */
@@ -407,7 +407,7 @@ static bool collect_targets(struct gs_tracker *tracker,
     struct collect collect = {.scan = scan, .config = config};
 
     gs_records_visit(tracker, count_target, &collect.capacity);
-    collect.capacity += 64; /* other threads may allocate meanwhile */
+    collect.capacity += 64; /* other threads may allocate at any time */
     scan->mapped_bytes = collect.capacity * sizeof(*scan->targets);
     scan->targets = gs_host_map(scan->mapped_bytes);
     if (!scan->targets) {

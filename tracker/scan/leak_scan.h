@@ -3,8 +3,8 @@
  * the report's request.
  *
  * The scan reads copies that the kernel makes (process_vm_readv). So nothing in its way
- * can fault: no guard page, no memory that another thread unmaps meanwhile, no registers
- * of a device. The scanned memory: docs/tracker.md, "Lost or still referenced".
+ * can fault: no guard page, no memory that another thread unmaps during the read, no
+ * registers of a device. The scanned memory: docs/tracker.md, "Lost or still referenced".
  *
  * Locks: none; one thread scans.
  */

@@ -19,8 +19,8 @@
 #define GS_SCAN_FILTER_BITS (UINT64_C(1) << 18)
 
 struct gs_scan_filter {
-    uint64_t low, span;                      /* all targets lie in [low, low + span) */
-    uint64_t bits[GS_SCAN_FILTER_BITS / 64]; /* by hashed page: set if a target lies
+    uint64_t low, span;                      /* all targets are in [low, low + span) */
+    uint64_t bits[GS_SCAN_FILTER_BITS / 64]; /* by hashed page: set if a target is
                                               * there */
 };
 

@@ -2,11 +2,11 @@
  * leak_scan_words.c - compares words of memory with the target addresses.
  *
  * Nearly all words are no pointer to device memory. So three tests follow each other: the
- * word lies between the lowest and the highest address; its page of 2 MiB contains a
+ * word is between the lowest and the highest address; its page of 2 MiB contains a
  * target; and only then a search in the sorted targets.
  *
  * A Python int has an address in two digits of 30 bits, each in 32, and so in a word of
- * its own form behind the object's header. The header tells an int from the digits that a
+ * its own form after the object's header. The header tells an int from the digits that a
  * freed one leaves behind: the allocator has overwritten its reference count.
  *
  * Owns: nothing.   Lock: none.

@@ -65,9 +65,9 @@ static inline uint32_t slot_of(uint32_t hash, uint32_t bits)
 }
 
 /*
- * Nodes that were added for one stack lie one after the other, the caller before the
- * callee. Stepping down by one, where that holds, avoids loading the parent's number, and
- * lets the processor run ahead.
+ * Nodes that were added for one stack are consecutive, the caller before the callee.
+ * Stepping down by one, where that holds, avoids loading the parent's number, and lets
+ * the processor run ahead.
  */
 static bool equals(const struct gs_stack_table *table, uint32_t id,
                    const uintptr_t *frames, unsigned count, bool truncated)

@@ -63,7 +63,7 @@ struct gs_stacks_config {
     size_t most_bytes; /* limit of the memory for stacks; 0: 67 million stacks */
 };
 
-/* Frames from here on are numbers of Python lines, and of scopes; no code can lie there.
+/* Frames from here on are numbers of Python lines, and of scopes; no code can be there.
  */
 #define GS_PYTHON_FRAME_BASE ((uintptr_t)1 << 63)
 #define GS_SCOPE_FRAME_BASE  (GS_PYTHON_FRAME_BASE + ((uintptr_t)1 << 32))
@@ -133,8 +133,8 @@ unsigned gs_stacks_frames(const struct gs_stacks *stacks, uint32_t id, uintptr_t
                           unsigned max);
 
 /* Returns true if the stack continues beyond its last frame, because the configured depth
- * was reached. The same frames with and without more behind them are two stacks. False
- * for an unknown id. */
+ * was reached. The same frames with and without more after them are two stacks. False for
+ * an unknown id. */
 bool gs_stacks_truncated(const struct gs_stacks *stacks, uint32_t id);
 
 /* The module of the address at the first capture of its stack. GS_ERR_NOT_FOUND. */

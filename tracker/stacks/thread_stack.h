@@ -43,7 +43,7 @@ static inline bool gs_thread_stack_known(uintptr_t address, uintptr_t *high)
 bool gs_mapping_of(uintptr_t address, struct gs_stack_range *range);
 
 /*
- * Returns true if `address` (a stack pointer) lies on the stack the thread was started
+ * Returns true if `address` (a stack pointer) is on the stack the thread was started
  * with.
  *
  * In:     address  usually the current stack pointer

@@ -34,7 +34,7 @@ enum gs_unwinder gs_unwind_prepare(enum gs_unwinder wanted);
  *
  * In:     unwinder  as gs_unwind_prepare returned it
  *         max       space in frames, > 0
- * Out:    frames    return addresses, innermost first; the first ones lie in the unwinder
+ * Out:    frames    return addresses, innermost first; the first ones are in the unwinder
  *         *end      why it stopped
  * Returns the number of frames. GCC continues where CFI and libunwind cannot.
  */
@@ -61,8 +61,8 @@ unsigned gs_unwind_cfi_recording(uintptr_t *frames, unsigned max, enum gs_walk_e
 
 /*
  * gs_unwind_walk that also returns each frame's stack pointer while its callee runs: a
- * frame's data lies between its own stack pointer and the next one's. False in *placed:
- * the unwinder does not provide them.
+ * frame's data is between its own stack pointer and the next one's. False in *placed: the
+ * unwinder does not provide them.
  */
 unsigned gs_unwind_walk_with_pointers(enum gs_unwinder unwinder, uintptr_t *frames,
                                       uintptr_t *stack_pointers, unsigned max,

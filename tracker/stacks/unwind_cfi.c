@@ -7,7 +7,7 @@
  *
  * For each return address the cache holds the packed rule (cfi_rules.h) that finds its
  * caller. A rule may be stale: its module was closed and another was loaded at its
- * address. So a word is read only if it lies on this thread's stack, further out than the
+ * address. So a word is read only if it is on this thread's stack, further out than the
  * previous frame. A stale rule yields a wrong stack, never a fault. A wrong stack is not
  * in the stack table yet: gs_stacks_capture then checks whether the modules have changed,
  * clears the cache and walks again.
@@ -63,7 +63,7 @@ struct last_walk {
 static struct last_walk no_walk;
 
 /* Allocated at the thread's first walk, freed at the thread's end. Thread-local data has
- * little space in a library that is loaded late, or beside an audit library. */
+ * little space in a library that is loaded late, or together with an audit library. */
 static __thread struct last_walk *last_walk __attribute__((tls_model("initial-exec"))) =
     &no_walk;
 static pthread_key_t walk_key;
@@ -160,7 +160,7 @@ static __attribute__((noinline)) uint64_t learn_rule(uintptr_t lookup_pc, uint64
     return packed;
 }
 
-/* Returns the rule of the frame at `pc`; `lookup_pc` lies within the call instruction. */
+/* Returns the rule of the frame at `pc`; `lookup_pc` is within the call instruction. */
 static inline uint64_t rule_for(uintptr_t pc, uintptr_t lookup_pc, uint64_t generation)
 {
     uint64_t key = cache_key(pc, generation);

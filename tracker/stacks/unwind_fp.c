@@ -4,7 +4,7 @@
  * Owns:  nothing.   Lock: none.   Design: docs/stacks.md
  *
  * On both architectures the frame pointer points to the same record: the caller's frame
- * pointer, then the return address. A record is read only if it lies, aligned, on this
+ * pointer, then the return address. A record is read only if it is, aligned, on this
  * thread's own stack and further out than the one before. Code that uses the register
  * otherwise yields a short or wrong stack, never a fault.
  */

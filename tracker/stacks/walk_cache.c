@@ -9,8 +9,7 @@
  *
  * A thread that finds the version of an entry even may write it. Readers take no lock: a
  * reader of a mixture of two entries sees the version change. Before a reader follows an
- * offset it checks that the word lies on its own thread's stack, so a mixture does no
- * harm.
+ * offset it checks that the word is on its own thread's stack, so a mixture does no harm.
  *
  * Owns:  seen, recent, process-wide; last, the thread's own.   Lock: none, atomics.
  * Design: docs/stacks.md
@@ -49,7 +48,7 @@ static __thread uint8_t last __attribute__((tls_model("initial-exec")));
  * zones of other frames. */
 #define NO_SANITIZE __attribute__((no_sanitize("address"), no_sanitize("thread")))
 
-/* Returns true if a frame record may lie there, further out than `inner`. */
+/* Returns true if a frame record may be there, further out than `inner`. */
 static inline bool is_record(uintptr_t record, uintptr_t inner, uintptr_t high)
 {
     return (record - inner < high - inner - 2 * sizeof(uintptr_t)) &

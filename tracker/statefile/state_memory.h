@@ -85,8 +85,8 @@ void *gs_state_map(struct gs_state_memory *memory, size_t bytes);
 /* Unmaps the kernel's pages; pages of the file stay. NULL is allowed. */
 void gs_state_unmap(struct gs_state_memory *memory, void *pages, size_t bytes);
 
-/* Zeroed pages for data that the file's creator stores beside the tracker's; call once.
- * NULL: the file has no space, or `memory` is NULL. */
+/* Zeroed pages for data that the file's creator stores in addition to the tracker's; call
+ * once. NULL: the file has no space, or `memory` is NULL. */
 void *gs_state_annex(struct gs_state_memory *memory, size_t bytes);
 
 /* Returns true if these pages belong to the file. */

@@ -69,8 +69,8 @@ typedef bool (*gs_state_fetch)(void *self, uint64_t offset, void *out, size_t by
 #define GS_STATE_NOW_ROWS (GS_MAX_DEVICES + 1)
 
 /* The totals as they are now, of the header's devices and of pinned host memory; the
- * other rows are 0. Reads half a megabyte at most. The process may go on meanwhile.
- * False: the file is cut short. */
+ * other rows are 0. Reads half a megabyte at most. The process may run during the
+ * reading. False: the file is cut short. */
 bool gs_state_read_now(const struct gs_state_header *header, gs_state_fetch fetch,
                        void *self, struct gs_tracker_totals out[GS_STATE_NOW_ROWS]);
 

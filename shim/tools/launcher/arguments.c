@@ -537,7 +537,7 @@ static void refuse_missing_rules(void)
     }
 }
 
-/* Moves the files behind a verb to the front of the words, and reads the options among
+/* Moves the files after a verb to the front of the words, and reads the options among
  * them. */
 static void take_files(char **words, struct gs_arguments *out)
 {

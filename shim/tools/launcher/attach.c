@@ -61,7 +61,7 @@ static bool starts(const char *line, const char *word)
     return strncmp(line, word, length) == 0 && (line[length] == ' ' || !line[length]);
 }
 
-/* Two numbers in hexadecimal behind the first word. */
+/* Two numbers in hexadecimal after the first word. */
 static void two_numbers(const char *line, uint64_t *first, uint64_t *second)
 {
     char *at;
@@ -215,7 +215,7 @@ static bool replace(pid_t pid, struct reply *reply, const char *wrong, uint64_t 
 
 /* ---- the request ------------------------------------------------------------------- */
 
-/* The library's variables, a line each, behind the word. */
+/* The library's variables, a line each, after the word. */
 static const char *request_of(const char *word)
 {
     static char text[REQUEST_BYTES];

@@ -117,7 +117,7 @@ __attribute__((noreturn)) static void not_found(const struct gs_arguments *argum
     gs_launcher_fail(GS_EXIT_NOT_FOUND, "%s: command not found", word);
 }
 
-/* The interpreter named by the first line of a script. Behind env stands a word to search
+/* The interpreter named by the first line of a script. After env comes a word to search
  * for. Returns whether there is one. */
 static bool interpreter_of(const char *path, char out[PATH_MAX])
 {

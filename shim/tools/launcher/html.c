@@ -79,7 +79,7 @@ static void put_json(const struct gs_export_sink *page, const char *text)
     put(page, done, (size_t)(text - done));
 }
 
-/* Writes the template from `from` to behind the tag. Returns what follows. */
+/* Writes the template from `from` to after the tag. Returns what follows. */
 static const char *put_until(const struct gs_export_sink *page, const char *from,
                              const char *tag)
 {
@@ -401,7 +401,7 @@ void gs_html_of_report(const char *json, struct gs_text *out)
     put(&sink, rest, (size_t)(gs_view_page_end - rest));
 }
 
-/* Beside the report: run.json gives run.html, run.state gives run.state.html, and a
+/* Next to the report: run.json gives run.html, run.state gives run.state.html, and a
  * folder gpushim.html in it. */
 static void name_page(const char *report, char out[PATH_MAX])
 {

@@ -169,7 +169,7 @@ static void put_word(unsigned char *data, size_t offset, uint64_t word)
     memcpy(data + offset, &word, sizeof(word));
 }
 
-/* Puts a string behind the others; returns its address there. */
+/* Appends a string; returns its address there. */
 static uint64_t put_text(unsigned char *data, uint64_t base, size_t *used,
                          const char *text)
 {

@@ -177,7 +177,7 @@ void gs_arch_forget(struct gs_saved *saved);
 size_t gs_arch_room(void);
 /* Writes a frame below the stack with which a thread brings itself back after a call. */
 bool gs_arch_guard(struct gs_saved *saved, const struct gs_target *target);
-/* Registers for one system call there; behind it the thread brings itself back. */
+/* Registers for one system call there; after it the thread brings itself back. */
 void gs_arch_call_regs(const struct gs_saved *saved, const struct gs_target *target,
                        const uint64_t words[7], struct user_regs_struct *out);
 /* The saved registers, for PTRACE_SETREGSET in an interruption. */

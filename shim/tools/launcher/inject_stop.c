@@ -5,7 +5,7 @@
  * and they run on.
  *
  * Owns: struct gs_stop.   Lock: none; it is the tracing thread's, up to `is_ready` and
- * behind `is_over`.
+ * after `is_over`.
  */
 #include <errno.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /*
  * inject_x86_64.S - the code that is copied into the other process. It runs at any address; its
- * words are GS_STUB_DATA bytes behind its begin (inject_stub.h).
+ * words are GS_STUB_DATA bytes after its begin (inject_stub.h).
  */
 #if defined(__x86_64__)
 #include <asm/unistd.h>

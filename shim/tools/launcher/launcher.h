@@ -65,7 +65,7 @@ struct gs_arguments {
     enum gs_watch_way watch;
     bool summary, print, log_file, nvtx;
     bool error_no_cuda;  /* no CUDA call is an error for --error-exitcode */
-    const char *page;    /* -o FILE of html and timeline; NULL: beside the report */
+    const char *page;    /* -o FILE of html and timeline; NULL: next to the report */
     const char *as;      /* of timeline: the format; NULL: the first one */
     const char *trace;   /* --timeline of html; NULL: none */
     const char *most;    /* of timeline: allocations shown; NULL: the default */
@@ -188,8 +188,9 @@ const char *gs_library_path(void);
 
 /* ---- running it (run.c) ---- */
 
-/* Becomes the command, with the watcher beside it; or runs the command as a child, and
- * ends as the command did. Returns if the command cannot be run, with errno set. */
+/* Becomes the command, with the watcher as a second process; or runs the command as a
+ * child, and ends as the command did. Returns if the command cannot be run, with errno
+ * set. */
 void gs_run_command(const struct gs_command *command,
                     const struct gs_arguments *arguments);
 
@@ -227,8 +228,8 @@ void gs_html_of_report(const char *json, struct gs_text *out);
 int gs_diff_run(const struct gs_arguments *arguments);
 /* Adds up the reports among the words. Returns the exit status. */
 int gs_merge_run(const struct gs_arguments *arguments);
-/* Writes a line for each process whose report is at the paths, a NULL behind them, and
- * sums. ended: processes, a pid 0 behind them; NULL: not known. Returns the exit
+/* Writes a line for each process whose report is at the paths, a NULL after them, and
+ * sums. ended: processes, a pid 0 after them; NULL: not known. Returns the exit
  * status. */
 struct gs_state_ended;
 int gs_summary_write(char *const *paths, const struct gs_state_ended *ended);

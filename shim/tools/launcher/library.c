@@ -15,8 +15,8 @@
 #include "shim/tools/launcher/launcher.h"
 #include "shim/tools/reader/marks.h"
 
-/* Candidates: installed, below the folder above this program's; of a build folder, beside
- * the program. */
+/* Candidates: installed, below the folder above this program's; of a build folder, next
+ * to the program. */
 static const struct {
     bool beside;
     const char *path;
@@ -53,7 +53,7 @@ static bool is_file(const char *path)
     return stat(path, &file) == 0 && S_ISREG(file.st_mode);
 }
 
-/* The first library beside this program that fits, else the first there is. */
+/* The first library next to this program that fits, else the first there is. */
 static void find(struct gs_elf_kind kind, char out[PATH_MAX])
 {
     char path[PATH_MAX], first[PATH_MAX] = "";

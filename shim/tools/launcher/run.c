@@ -1,6 +1,6 @@
 /*
- * run.c - runs the command: in the place of the launcher, with the watcher beside it; or
- * as the launcher's child.
+ * run.c - runs the command: in the place of the launcher, with the watcher as a second
+ * process; or as the launcher's child.
  *
  * In its place the command has the process id, parent, group, session, terminal, signals
  * and exit status that it would have without the launcher. What its processes could not
@@ -102,7 +102,7 @@ static bool orphans_pile_up(void)
     unsigned zombies = 0;
     size_t length = gs_read_text("/proc/1/task/1/children", text, sizeof(text));
     for (unsigned i = 0; i < ORPHANS_LOOKED_AT && length > 1; i++) {
-        text[--length] = '\0'; /* the space behind the last one */
+        text[--length] = '\0'; /* the space after the last one */
         while (length > 0 && text[length - 1] != ' ') {
             length--;
         }
@@ -279,7 +279,7 @@ static void raise_default(int signal)
     (void)sigprocmask(SIG_BLOCK, &one, NULL);
 }
 
-/* Reads what has become of the child. Returns whether it has ended, with its status. */
+/* Reads the child's state. Returns whether it has ended, with its status. */
 static bool look_at_children(int *status)
 {
     int one;

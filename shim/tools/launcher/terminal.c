@@ -136,7 +136,7 @@ bool gs_terminal_begin(void)
     return take();
 }
 
-/* Gives the terminal back while the launcher is stopped. */
+/* Releases the terminal while the launcher is stopped. */
 static void stop(void)
 {
     stopped = 0;

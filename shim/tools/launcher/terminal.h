@@ -27,8 +27,8 @@ enum gs_key {
 
 /* Whether standard input and output are a terminal that has such a screen. */
 bool gs_terminal_has_screen(void);
-/* Takes the other screen. It is given back by gs_terminal_end, at exit, and at a signal
- * that ends or stops the launcher. */
+/* Takes the other screen. gs_terminal_end releases it, at exit, and at a signal that ends
+ * or stops the launcher. */
 bool gs_terminal_begin(void);
 void gs_terminal_end(void);
 

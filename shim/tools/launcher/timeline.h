@@ -26,7 +26,7 @@ struct gs_timeline {
     bool *shown; /* by allocation: it is one of the largest; NULL: all are shown */
 };
 
-/* A timeline, and what it was read from. */
+/* A timeline, and its source. */
 struct gs_timeline_source {
     struct gs_replay_trace trace;
     struct gs_timeline timeline;
@@ -92,7 +92,7 @@ uint64_t gs_timeline_interval_ns(const struct gs_replay_trace *trace, size_t cou
 /* Divides a trace's time into `count` intervals, GS_TIMELINE_INTERVALS_MOST at most. */
 void gs_timeline_divide(struct gs_timeline_intervals *intervals,
                         const struct gs_replay_trace *trace, size_t count);
-/* An allocation or a free; behind the last, gs_timeline_end. */
+/* An allocation or a free; after the last, gs_timeline_end. */
 void gs_timeline_add(struct gs_timeline_intervals *intervals,
                      const struct gs_replay_op *op);
 void gs_timeline_end(struct gs_timeline_intervals *intervals);

@@ -66,7 +66,7 @@ static const char *const words[] = {
 #undef WORD
 };
 
-/* What is live at the trace's end. */
+/* The live allocations at the trace's end. */
 struct block {
     struct gs_replay_op op;
     uint64_t address;
@@ -85,7 +85,7 @@ struct writer {
     struct block *blocks; /* by address */
     size_t block_count, block_room;
     uint64_t *made_up; /* addresses by allocation; NULL: the trace has them */
-    size_t next;       /* the first block behind the segments that are written */
+    size_t next;       /* the first block after the segments that are written */
 };
 
 /* ---- pickle ------------------------------------------------------------------------ */
@@ -182,7 +182,7 @@ static void open_list(struct writer *writer)
     writer->items = 0;
 }
 
-/* Behind each item of a list that may be long. */
+/* After each item of a list that may be long. */
 static void end_item(struct writer *writer)
 {
     if (++writer->items % ITEMS_AT_ONCE == 0) {
@@ -433,7 +433,7 @@ static void put_piece(struct writer *writer, const struct piece *piece)
     }
 }
 
-/* The blocks from `from` on that lie in a segment, and the holes between them. */
+/* The blocks from `from` on that are in a segment, and the holes between them. */
 static void put_pieces(struct writer *writer, const struct gs_timeline_segment *segment,
                        size_t from, size_t to)
 {

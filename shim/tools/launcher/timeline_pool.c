@@ -132,7 +132,7 @@ static void reserve(struct gs_timeline_pool *pool, unsigned memory, uint64_t tim
 
 /* ---- segments --------------------------------------------------------------------- */
 
-/* The first range that ends behind the address. */
+/* The first range that ends after the address. */
 static size_t first_behind(const struct gs_timeline_pool *pool, uint64_t address)
 {
     size_t low = 0, high = pool->count;

@@ -48,7 +48,7 @@ static void see_operation(void *self, const struct gs_replay_op *op, uint64_t ad
     }
 }
 
-/* Lists the trace's stacks, and what it frees. */
+/* Lists the trace's stacks, and its frees. */
 static void visit_trace(struct gs_timeline_source *source)
 {
     struct gs_timeline *timeline = &source->timeline;

@@ -21,7 +21,7 @@
 #define SPANS_MOST    300000
 #define MOMENTS_LEAST 75
 
-/* A memory. Its keys are of spans: site, first moment, and the one behind the last. */
+/* A memory. Its keys are of spans: site, first moment, and the one after the last. */
 struct memory {
     struct gs_timeline_intervals intervals;
     size_t passed; /* moments, at this operation of a visit */
@@ -93,7 +93,7 @@ static struct memory *memory_of(struct spans *spans, const struct gs_replay_op *
     return *memory;
 }
 
-/* A stack's number, or behind them one for no stack; where no stack is known, a kind of
+/* A stack's number, or after them one for no stack; where no stack is known, a kind of
  * memory and a power of two. */
 static uint64_t site_of(const struct gs_timeline *timeline, const struct gs_replay_op *op)
 {

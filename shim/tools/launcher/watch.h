@@ -1,6 +1,6 @@
 /*
- * watch.h - the watcher: a process beside the command that keeps the states of the
- * command's processes, and writes the report of each one that could not.
+ * watch.h - the watcher: a process that keeps the states of the command's processes, and
+ * writes the report of each one that could not.
  *
  * Locks: none; one thread.   Design: docs/state.md, "Reports that the command writes"
  */

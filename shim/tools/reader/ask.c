@@ -43,7 +43,7 @@ const char gs_ask_late[] = "no answer in time (--wait)";
 
 /* ---- threads ----------------------------------------------------------------------- */
 
-/* Reads a number and moves behind it. 0: there is none. */
+/* Reads a number and moves after it. 0: there is none. */
 static pid_t read_number(const char **at)
 {
     long number = 0;

@@ -328,7 +328,7 @@ struct by_address {
     struct gs_diff_row *row;
 };
 
-/* Equal addresses: what is gone stands before what is new. */
+/* Equal addresses: an old call site comes before a new one. */
 static int compare_addresses(const void *left, const void *right)
 {
     const struct by_address *a = left, *b = right;
@@ -359,7 +359,7 @@ static void join(const struct gs_report_file files[2], struct gs_diff_row *gone,
     new->place = NULL;
 }
 
-/* Joins what is gone with what is new at the same address of the same build. Without
+/* Joins an old call site with a new one at the same address of the same build. Without
  * memory nothing is joined. */
 static void join_by_address(const struct gs_report_file files[2], struct gs_diff *diff)
 {

@@ -54,8 +54,8 @@ static char *put_utf8(char *to, uint32_t c)
     return to;
 }
 
-/* Decodes "\u0041" behind its backslash, which is never shorter than what it stands for.
- * NUL and half a pair become a question mark. Returns the text behind it; NULL: error. */
+/* Decodes "\u0041" after its backslash, which is never shorter than what it stands for.
+ * NUL and half a pair become a question mark. Returns the text after it; NULL: error. */
 static char *take_code(char *at, char **to)
 {
     uint32_t c = read_unit(at + 1), low;
@@ -72,7 +72,7 @@ static char *take_code(char *at, char **to)
     return at;
 }
 
-/* Returns the text behind an escape's backslash; NULL: error. */
+/* Returns the text after an escape's backslash; NULL: error. */
 static char *take_escape(char *at, char **to)
 {
     static const char letters[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";

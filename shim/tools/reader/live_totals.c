@@ -1,7 +1,8 @@
 /*
- * live_totals.c - see live_totals.h. Reads with pread: a file that is cut meanwhile ends
- * the reading, not the reader. Owns: nothing.   Lock: none; one thread.   Design:
- * docs/state.md
+ * live_totals.c - see live_totals.h.
+ *
+ * Reads with pread: if a file is cut during the reading, the reading ends, not the
+ * reader. Owns: nothing.   Lock: none; one thread.   Design: docs/state.md
  */
 #include "shim/tools/reader/live_totals.h"
 

@@ -38,7 +38,7 @@ struct gs_place_total {
     char last[WHO_BYTES];                    /* the last one */
     struct named_frame frames[FRAMES_NAMED]; /* the innermost ones */
     size_t named;
-    char call[CALL_BYTES]; /* what the title has behind the frames */
+    char call[CALL_BYTES]; /* what the title has after the frames */
     char paths[];          /* of the frames */
 };
 

@@ -43,7 +43,7 @@ static char *make_json(const char *path, bool lines, size_t *length, const char 
     return NULL;
 }
 
-/* Returns the text behind a string's closing quote, or at the NUL if there is none. */
+/* Returns the text after a string's closing quote, or at the NUL if there is none. */
 static const char *skip_string(const char *at)
 {
     for (at++; *at && *at != '"'; at++) {

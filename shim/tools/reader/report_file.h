@@ -10,7 +10,7 @@
 #include "tracker/names/shown_path.h"
 #include "tracker/names/symbolize.h"
 
-/* The report's JSON, with a NUL behind it, from malloc. NULL: *problem is the reason, as
+/* The report's JSON, with a NUL after it, from malloc. NULL: *problem is the reason, as
  * the end of a sentence. */
 char *gs_report_file_json(const char *path, bool lines, size_t *length,
                           const char **problem);
@@ -54,7 +54,7 @@ struct gs_report_file {
     bool running;       /* live memory has not leaked yet */
     bool killed;        /* nor had it when the process ended without a report */
     bool has_peaks;     /* GS_REPORT_OF_PEAK: the file says who had them */
-    char *text;         /* the JSON, which the strings lie in */
+    char *text;         /* the JSON, which contains the strings */
     uint64_t pid, rank; /* rank UINT64_MAX: none */
     const char *command, *program, *host, *ending, *no_start;
     uint64_t start_unix_ms, end_unix_ms;

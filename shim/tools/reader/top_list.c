@@ -32,7 +32,7 @@ const char gs_top_sort_names[GS_TOP_SORTS][12] = {
     [GS_TOP_PID] = "pid",      [GS_TOP_PROGRAM] = "command",
     [GS_TOP_GROWTH] = "growth"};
 
-/* What is known of a file. */
+/* The known facts of a file. */
 enum file_state {
     FILE_NEW,
     FILE_RUNS,
@@ -42,7 +42,7 @@ enum file_state {
     FILE_FOREIGN /* another user's process */
 };
 
-/* What is shown of a process. */
+/* The shown row of a process. */
 struct shown {
     struct gs_live_totals now;
     /* Of the reading before: allocations by device, and when. */

@@ -30,7 +30,7 @@ struct gs_top_row {
     const struct gs_live_totals *totals;
     const struct gs_live_totals_row *memory;
     double rate;          /* allocations a second; < 0: not known yet */
-    int64_t growth_bytes; /* of what is live, since it was read first */
+    int64_t growth_bytes; /* of live memory, since it was read first */
     bool ended;
 };
 

@@ -52,7 +52,7 @@ struct gs_advice {
 void gs_advise_search(const struct gs_advise_case *wanted, struct gs_advice *out);
 /* The settings of a line. */
 void gs_advise_settings(const char *line, struct gs_replay_pool *out);
-/* What a variable costs, in a sentence for each bit of `variables`; NULL behind the last.
+/* What a variable costs, in a sentence for each bit of `variables`; NULL after the last.
  * *next is 0 at first. */
 const char *gs_advise_cost(unsigned variables, unsigned *next);
 

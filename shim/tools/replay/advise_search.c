@@ -14,9 +14,9 @@
 
 #include "shim/tools/replay/driver_model.h"
 
-/* ---- what is tried ----------------------------------------------------------------- */
+/* ---- candidates -------------------------------------------------------------------- */
 
-/* A value of a variable, as text, or as a share of what is live at most. */
+/* A value of a variable, as text, or as a share of the peak of live memory. */
 struct value {
     const char *text;
     double of_live;
@@ -272,7 +272,7 @@ static void try_pairs(const struct gs_advise_case *wanted, struct gs_advice *adv
     }
 }
 
-/* The figures that are only wanted of what is shown. */
+/* The figures that are wanted only of shown settings. */
 static void finish(const struct gs_advise_case *wanted, struct gs_advise_try *try)
 {
     struct gs_replay_pool pool;

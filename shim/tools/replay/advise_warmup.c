@@ -95,7 +95,7 @@ static bool is_large(const struct gs_replay_segment *segment)
     return segment->request >= GS_LARGE_BYTES;
 }
 
-/* Behind which record the pool held most. */
+/* After which record the pool held most. */
 static size_t find_most(const struct gs_replay_segments *segments)
 {
     uint64_t held = 0, most = 0;
@@ -149,7 +149,7 @@ static bool is_small(const struct gs_replay_op *op)
     return op->op != GS_TRACE_SYNC && op->bytes > 0 && op->bytes < GS_LARGE_BYTES;
 }
 
-/* Behind which operation most bytes of small requests were live. */
+/* After which operation most bytes of small requests were live. */
 static size_t find_small_peak(const struct gs_replay_trace *trace)
 {
     uint64_t live = 0, most = 0;

@@ -68,7 +68,7 @@ struct gs_replay_ready gs_replay_read_ready(const char *text);
 /* Bits 1 << kind; separates the words of the text. */
 unsigned gs_replay_read_kinds(char *text);
 
-/* The size of a device: bytes, or a multiple of what is live at most. */
+/* The size of a device: bytes, or a multiple of the peak of live memory. */
 struct gs_replay_size {
     const char *text; /* NULL: none */
     uint64_t bytes;   /* 0: `factor` counts */

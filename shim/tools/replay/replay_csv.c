@@ -34,7 +34,7 @@ struct csv_reader {
     struct gs_replay_op *made; /* the allocations, by dense id */
     bool *live;
     size_t room;
-    uint32_t strays;     /* frees of what is not live */
+    uint32_t strays;     /* frees of addresses that are not live */
     const char *problem; /* of the line last read */
 };
 

@@ -8,7 +8,7 @@
 #include "shim/tools/replay/replay_trace.h"
 
 /*
- * A program that ends cuts its trace behind the last record, and touching what was mapped
+ * A program that ends cuts its trace after the last record, and touching what was mapped
  * there would end this process. So the first reading takes slots with pread; later ones
  * touch the sealed slots alone, which no program changes or cuts off.
  */

@@ -90,8 +90,8 @@ const char *gs_replay_order_header(const struct gs_replay_file *file,
 
 /* What the numbers of slots are found by. */
 struct extent {
-    uint64_t slots; /* places of slots that are read; the base is behind them */
-    uint64_t end;   /* the number behind the last slot that was handed out */
+    uint64_t slots; /* places of slots that are read; the base is after them */
+    uint64_t end;   /* the number after the last slot that was handed out */
     uint64_t first; /* the place of the first record */
     uint64_t ring_chunks, begun;
     struct gs_trace_base base; /* number 0: none */

@@ -143,7 +143,7 @@ unsigned gs_replay_kind_of(const char *name);
 
 /* Allocate zeroed memory or end the program with a line. */
 void *gs_replay_alloc(size_t count, size_t bytes);
-/* Room for one more item behind `count`: `items`, or twice as much with them in it.
+/* Room for one more item after `count`: `items`, or twice as much with them in it.
  * Changed: *room. Ends the program if there is no memory. */
 void *gs_replay_grow(void *items, size_t count, size_t *room, size_t bytes);
 

@@ -28,7 +28,7 @@ struct gs_replay_segments {
     struct gs_replay_segment {
         uint64_t addr;
         size_t bytes;   /* of the segment */
-        size_t request; /* for which it was asked; 0: it was given back */
+        size_t request; /* for which it was asked; 0: it was returned */
     } * items;
     size_t count, room;
 };

@@ -62,7 +62,7 @@ static struct kept take_out(struct blocks *blocks, size_t at)
     return found;
 }
 
-/* Give the block back that was kept longest; false if there is none. */
+/* Returns the block that was kept longest to the device; false if there is none. */
 static bool give_oldest_back(struct blocks *blocks)
 {
     size_t oldest = 0;

@@ -2,8 +2,8 @@
  * through_pool.c - a trace through the pool, over the modelled driver.
  *
  * What the pool answers is treated as the library's wrappers treat it: a request it
- * cannot serve goes to the driver itself, after idle memory was given back if that is
- * full; one that found no memory is made again once frees that waited have become ready.
+ * cannot serve goes to the driver itself, after idle memory was returned if that is full;
+ * one that found no memory is made again once frees that waited have become ready.
  *
  * Owns:  a pool and its devices for one run.
  * Lock:  none; the count of allocations is atomic.

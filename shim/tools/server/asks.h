@@ -7,7 +7,7 @@
 
 #include "shim/tools/reader/ask.h"
 
-/* Of processes at once: each has shared memory and a descriptor meanwhile. */
+/* Of processes at once: each has shared memory and a descriptor until its answer. */
 #define GS_ASKS_AT_ONCE 64u
 
 struct gs_asks {

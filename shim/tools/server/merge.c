@@ -33,7 +33,7 @@ struct adding {
 
 /* ---- the syntax of a sample -------------------------------------------------------- */
 
-/* Moves behind the value of a label, whose '"' is next. Returns NULL if it is none. */
+/* Moves after the value of a label, whose '"' is next. Returns NULL if it is none. */
 static const char *skip_value(const char *at)
 {
     for (at++; *at != '"'; at++) {
@@ -49,7 +49,7 @@ static const char *skip_value(const char *at)
     return at + 1;
 }
 
-/* Reads the labels, whose '{' is next. Returns what is behind their '}'; NULL: none. */
+/* Reads the labels, whose '{' is next. Returns the text after their '}'; NULL: none. */
 static const char *read_labels(const char *at, struct label labels[MOST_LABELS],
                                size_t *count)
 {
@@ -77,7 +77,7 @@ static const char *read_labels(const char *at, struct label labels[MOST_LABELS],
     return *at == '}' ? at + 1 : NULL;
 }
 
-/* Moves behind " VALUE\n", a number that is not negative. NULL: it is none. */
+/* Moves after " VALUE\n", a number that is not negative. NULL: it is none. */
 static const char *skip_number(const char *at)
 {
     size_t whole = *at == ' ' ? strspn(at + 1, digits) : 0;

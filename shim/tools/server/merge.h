@@ -24,7 +24,7 @@ struct gs_merge {
 };
 
 /* Adds the metrics of a process, in Prometheus' text format. Returns false, and adds
- * nothing, if they are malformed. In: text  a NUL behind its `length` bytes */
+ * nothing, if they are malformed. In: text  a NUL after its `length` bytes */
 bool gs_merge_add(struct gs_merge *merge, const char *text, size_t length,
                   const struct gs_merge_labels *labels);
 

@@ -10,7 +10,7 @@
 
 #define ID_DIGITS 64u
 
-/* Copies a name up to `end`, and moves behind it. Returns whether it is one. */
+/* Copies a name up to `end`, and moves after it. Returns whether it is one. */
 static bool take(const char **at, char end, char *out, size_t size)
 {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyz0123456789-.";

@@ -23,7 +23,7 @@ struct row {
     UT_hash_handle hh; /* by text */
     uint64_t bytes[SUMS], count[SUMS];
     size_t sums_at; /* in the text: where the sums belong */
-    char text[];    /* the other fields, each with a comma behind it */
+    char text[];    /* the other fields, each with a comma after it */
 };
 
 /* A text that is written through an export's buffer. */

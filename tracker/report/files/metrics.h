@@ -26,7 +26,7 @@ extern const struct gs_metric_family gs_metric_families[GS_METRICS];
 void gs_metric_head(struct gs_export_out *out, const struct gs_metric_family *family,
                     bool text);
 
-/* Writes a label behind its separator, '{' or ','. The value may be any text. */
+/* Writes a label after its separator, '{' or ','. The value may be any text. */
 void gs_metric_label(struct gs_export_out *out, char separator, const char *name,
                      const char *value);
 

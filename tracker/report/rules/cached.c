@@ -3,7 +3,7 @@
  * the rows GS_CACHE of frame_kinds.def. It is no leak, unless the allocator says that a
  * part of it is in use.
  *
- * Owns: what is known of frames while they are looked up.   Lock: none.
+ * Owns: the known frames during a look-up.   Lock: none.
  * Design: docs/suppressions.md
  */
 #include "tracker/names/frame_kinds.h"
@@ -287,7 +287,7 @@ void gs_report_split_peaks(const struct gs_tracker *tracker,
     free(search.known);
 }
 
-/* ---- what others ask -------------------------------------------------------------- */
+/* ---- queries ----------------------------------------------------------------------- */
 
 const char *gs_report_cached_by(const struct gs_group *group)
 {

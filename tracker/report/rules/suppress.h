@@ -17,7 +17,7 @@ struct gs_suppressions;
 enum gs_rule_kind {
     GS_RULE_LEAK,
     GS_RULE_FREE,
-    GS_RULE_OVERRUN, /* damaged memory: behind an allocation, or after its free */
+    GS_RULE_OVERRUN, /* damaged memory: after an allocation, or after its free */
     GS_RULE_ARG,     /* wrong arguments of copies and sets */
     GS_RULE_KINDS
 };

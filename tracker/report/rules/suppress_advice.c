@@ -50,7 +50,7 @@ static bool is_outermost(const struct gs_symbol_request *frame)
     if (!function) {
         return false;
     }
-    if (gs_frame_is_python(frame->frame)) { /* without a file: replaces others */
+    if (gs_frame_is_python(frame->frame)) { /* without a file: replaces other rules */
         return strcmp(function, "<module>") == 0 || !frame->result.file ||
                frame->result.file[0] == '\0';
     }
@@ -62,7 +62,7 @@ static bool is_outermost(const struct gs_symbol_request *frame)
     return false;
 }
 
-/* Returns true if a rule for the frame would match this leak, but not most others. A
+/* Returns true if a rule for the frame would match this leak, but not most other leaks. A
  * frame with a function qualifies unless it is the outermost. A frame without one
  * qualifies by its module, if this is a library, but not that of the outermost frame,
  * which all stacks contain. */
@@ -233,7 +233,7 @@ static void make_short_pattern(const char *name, char *out)
 }
 
 /* Anchors a pattern, so that it does not match longer names as well: "^step$" for step,
- * "^step(*" for step(int), "* Pool<*>::get<*" behind a type that the function returns. */
+ * "^step(*" for step(int), "* Pool<*>::get<*" after a type that the function returns. */
 static void anchor_pattern(const char *name, char out[PATTERN_BYTES])
 {
     static const struct {

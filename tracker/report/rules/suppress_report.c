@@ -219,7 +219,7 @@ static void apply_caps(const struct gs_report_data *data,
     }
 }
 
-/* Moves suppressed groups behind the others; both keep their order. */
+/* Moves suppressed groups after the others; both keep their order. */
 static void move_suppressed(struct gs_report_data *data)
 {
     size_t count = data->groups.count, kept = 0, behind = 0;

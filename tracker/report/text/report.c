@@ -265,7 +265,7 @@ static void write_clean(const struct gs_report_writer *writer)
  * merging. */
 #define FRAME_TABLES 3
 
-/* Names the stacks of leaks that are printed only because others were joined. */
+/* Names the stacks of leaks that are printed only because other leaks were joined. */
 static void fill_shown(struct gs_report_writer *writer, const struct gs_report_data *data,
                        struct gs_frame_table *table)
 {
@@ -401,8 +401,9 @@ static void write_end(const struct gs_report_writer *writer)
     gs_report_sampled(writer);
 }
 
-/* The data of one report at a time; a second report meanwhile maps its own. Too large for
- * a stack, and static because there may be no memory left. `data_taken` is atomic. */
+/* The data of one report at a time; a second report at the same time maps its own. Too
+ * large for a stack, and static because there may be no memory left. `data_taken` is
+ * atomic. */
 static struct gs_report_data own_data;
 static bool data_taken;
 

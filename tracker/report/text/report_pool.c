@@ -92,7 +92,7 @@ static void write_calls(const struct gs_report_writer *writer,
                 saved ? "saved" : "more than without the pool");
 }
 
-/* Printed only if memory was given back, or a repeated call used it. */
+/* Printed only if memory was returned, or a repeated call used it. */
 static void write_returns(const struct gs_report_writer *writer,
                           const struct gs_report_device *device)
 {

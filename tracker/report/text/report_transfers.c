@@ -1,5 +1,5 @@
 /*
- * report_transfers.c - prints call sites with slow copies: what is wrong, and what to do.
+ * report_transfers.c - prints call sites with slow copies: the problem, and what to do.
  * Owns: nothing.   Lock: none.
  */
 #include "tracker/report/report_internal.h"

@@ -20,7 +20,7 @@
 #define REUSED_OFTEN  4u
 
 /* Fragmentation, in percent: of the free memory outside the largest piece, and of the
- * pool's memory beside live blocks. */
+ * pool's memory in segments with live blocks. */
 #define FRAGMENTED_PERCENT 30u
 #define FRAGMENTED_BYTES   (64 * GS_MIB)
 
