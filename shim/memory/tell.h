@@ -1,10 +1,10 @@
 /*
- * tell.h - reports the events of a piece of memory to the parts that listen: such as the
+ * tell.h - reports the events of a piece of memory to its listeners: parts such as the
  * simulator, the trace, the record and the limits.
  *
  * A wrapper reports each event once. events.def has the listeners of each event, in the
- * order in which they are told. Only tell.c knows all of them. The names that a row may
- * use are the parameters of the event's function, and those named below.
+ * order in which they run. Only tell.c includes them all. The names that a row may use
+ * are the parameters of the event's function, and those named below.
  *
  * Locks: none is held.
  */
