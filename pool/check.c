@@ -64,6 +64,7 @@ static const char *check_block(struct gs_pool *pool, const struct gs_segment *se
     return NULL;
 }
 
+/* Counts a block in the tables in which it must be. */
 static void tally_block(struct tally *tally, const struct gs_segment *segment,
                         const struct gs_block *block)
 {
@@ -93,6 +94,8 @@ static void tally_block(struct tally *tally, const struct gs_segment *segment,
     tally->used_bytes += bytes;
 }
 
+/* Checks a segment: the page map, its blocks in their order, and its counts. Adds to the
+ * tally. Returns the first error, or NULL. */
 static const char *check_segment(struct gs_heap *heap, struct gs_segment *segment,
                                  struct tally *tally)
 {

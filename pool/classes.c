@@ -120,6 +120,7 @@ static void add_hole(const struct gs_segment *segment, size_t bytes,
     }
 }
 
+/* Adds a block to the statistics of its class, by its state. */
 static void add_block(const struct gs_block *block, struct gs_pool_class_stats *out)
 {
     const struct gs_segment *segment = block->segment;

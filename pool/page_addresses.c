@@ -46,6 +46,7 @@ static size_t find(const struct gs_page_array *array, size_t item_bytes, uint64_
     return low;
 }
 
+/* Inserts the item by its address. False: no memory. */
 static bool put(struct gs_page_array *array, size_t item_bytes, const void *item)
 {
     size_t at = find(array, item_bytes, *(const uint64_t *)item);

@@ -411,6 +411,8 @@ static bool fill(struct gs_page_store *store, const struct plan *plan)
            mark_broken(store);
 }
 
+/* Builds the planned segment: chooses the addresses, creates new pages, and moves the
+ * taken ranges to them. */
 static enum gs_status make(struct gs_page_store *store, struct plan *plan, uint64_t *addr,
                            int *native)
 {

@@ -180,6 +180,8 @@ static unsigned take_freed_before(struct gs_heap *heap, uint64_t token,
     return count;
 }
 
+/* Makes the blocks ready that were freed before `token`, in batches: the lock is dropped
+ * in between. */
 static void retire(struct gs_heap *heap, uint64_t token, bool to_tcache)
 {
     struct harvest harvest = {.fence_count = 0};
@@ -312,6 +314,8 @@ static size_t sweep(struct gs_heap *heap, struct poll *poll, struct harvest *har
     return done;
 }
 
+/* Queries the fences of up to `limit` pending blocks (0: all) in batches, and makes the
+ * complete ones ready. Returns how many. */
 static size_t poll_pending(struct gs_heap *heap, size_t limit, bool to_tcache)
 {
     struct harvest harvest = {.to_tcache = to_tcache};

@@ -69,9 +69,9 @@ void gs_tiers_destroy(struct gs_tiers *tiers)
     gs_meta_unmap(tiers, sizeof(*tiers));
 }
 
-/* The thread cache's stream cache, by the key that its thread has now; NULL: no memory
- * for one. */
-static struct gs_cache *stream_of(struct gs_tcache *tcache, struct gs_tiers *tiers)
+/* The stream cache for the thread's current stream; made on first use, kept in one of 16
+ * slots by the hash of its key. NULL: no memory. */
+static struct gs_cache *stream_cache_of(struct gs_tcache *tcache, struct gs_tiers *tiers)
 {
     uint64_t key = gs_tcache_stream_key();
     _Atomic(struct gs_cache *) *slot;
@@ -112,7 +112,7 @@ static void move_down(struct gs_tcache *tcache, struct gs_heap *heap, unsigned c
         gs_chain_release(heap, chain, detached);
         return;
     }
-    cache = stream_of(tcache, tiers);
+    cache = stream_cache_of(tcache, tiers);
     if (cache) {
         free_list = gs_free_list_stream(tiers, cache, class);
         if (gs_free_list_store(&free_list, chain, most)) {
@@ -293,7 +293,7 @@ struct gs_block *gs_tiers_take(struct gs_tcache *tcache, struct gs_heap *heap,
     if (tcache->bytes + most * units * GS_BLOCK_BYTES > tcache->limit_bytes) {
         most = 1;
     }
-    cache = stream_of(tcache, tiers);
+    cache = stream_cache_of(tcache, tiers);
     if (cache) {
         free_list = gs_free_list_stream(tiers, cache, class);
         gs_free_list_fetch(&free_list, units, most, &chain);

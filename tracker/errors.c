@@ -38,6 +38,8 @@ static bool visit_containing(void *arg, const struct gs_allocation *allocation)
     return !search->found;
 }
 
+/* Sets the kind of a bad free by the address's history, and by live allocations around
+ * it. */
 static void classify(struct gs_tracker *tracker, struct gs_error *error)
 {
     struct gs_former former;

@@ -286,6 +286,8 @@ static struct gs_async_heap *find_or_take(const struct gs_context *context,
     return heap;
 }
 
+/* The stream's heap, made if there is none. NULL: the context or the stream is not known,
+ * or there is no memory. */
 static GS_NOINLINE struct gs_async_heap *find_or_make(struct gs_state *state,
                                                       const struct gs_context *context,
                                                       CUstream stream,

@@ -243,6 +243,8 @@ static size_t zone_bytes(size_t bytes, size_t room)
     return (room < end ? room : end) - bytes;
 }
 
+/* Adds the red zone of a live block: `behind` bytes after the program's `bytes`, in a
+ * block of `room` bytes. */
 static void add_red_zone(const struct gs_context *context, uint64_t addr, size_t bytes,
                          size_t behind, size_t room)
 {

@@ -218,6 +218,8 @@ static bool may_end(void)
     return may_end();
 }
 
+/* The thread that serves requests: waits for their signal until the program's threads
+ * have ended. */
 static void *run(void *unused)
 {
     uint64_t mask = GS_CONTROL_MASK;

@@ -136,6 +136,8 @@ static CUresult refusal_code(CUresult refused, CUmemoryPool pool, CUstream strea
                : refused;
 }
 
+/* cuMemAllocAsync: served by the stream's heap, else by the driver, else by
+ * GPUSHIM_SPILL. */
 static CUresult allocate(__typeof__(cuMemAllocAsync) *real, bool per_thread,
                          CUdeviceptr *dptr, size_t bytes, CUstream stream)
 {
@@ -184,6 +186,7 @@ static void record_location(struct gs_call *request, struct node node, CUmemoryP
     gs_limits_correct(charged_to(request, node), 0, bytes);
 }
 
+/* cuMemAllocFromPoolAsync, which the driver serves: the program has chosen the pool. */
 static CUresult allocate_from_pool(__typeof__(cuMemAllocFromPoolAsync) *real,
                                    bool per_thread, CUdeviceptr *dptr, size_t bytes,
                                    CUmemoryPool pool, CUstream stream)
@@ -284,6 +287,7 @@ static CUresult order_free(const struct variant *variant, struct gs_async_heap *
                                                                  : order_by_event();
 }
 
+/* Frees a claimed block of the pool in the order of the stream. */
 static CUresult free_block(struct gs_state *state, const struct variant *variant,
                            struct gs_block *block, uint64_t addr, CUstream stream)
 {
@@ -347,6 +351,7 @@ static CUresult free_in_driver(const struct variant *variant, CUdeviceptr dptr,
     return result;
 }
 
+/* cuMemFreeAsync: of a block of the pool, or of memory that is the driver's own. */
 static CUresult free_async(__typeof__(cuMemFreeAsync) *real, bool per_thread,
                            CUdeviceptr dptr, CUstream stream)
 {

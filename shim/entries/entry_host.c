@@ -40,6 +40,8 @@ static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
     return result;
 }
 
+/* An allocation of pinned memory: from the pool if it serves these flags, else from the
+ * driver. */
 static inline CUresult allocate(enum gs_api api, unsigned key, void **pp, size_t bytes,
                                 unsigned flags)
 {

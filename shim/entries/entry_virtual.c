@@ -87,6 +87,7 @@ static bool retry_create(struct gs_state *state, const struct gs_context *contex
     return gs_retry(state, context, device, device >= 0 ? call->size : 0);
 }
 
+/* cuMemCreate: charged, and repeated after idle memory was reclaimed. */
 static CUresult create(struct gs_state *state, const struct creation *call)
 {
     /* Needed only to reclaim idle memory; but a limit is found by its context. */
@@ -100,7 +101,7 @@ static CUresult create(struct gs_state *state, const struct creation *call)
         retry_create(state, context, call), charged, call->size,
         gs_real()->cuMemCreate(call->handle, call->size, call->prop, call->flags),
         refusal_code(call, refused));
-    /* Not earlier: the driver may refuse a call without reading its prop. */
+    /* Read after the call: the driver may refuse it without reading its prop. */
     int device = device_in(call->prop, result);
     bool on_device = device >= 0;
     struct gs_call made =

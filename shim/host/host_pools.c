@@ -169,6 +169,8 @@ static bool has_room_for(uint64_t bytes)
            !missing_of(&memory, bytes);
 }
 
+/* Allocates pinned memory of the heap's flags, if the reserve for other processes allows
+ * it. */
 static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int *native)
 {
     struct gs_host_heap *own = self;

@@ -235,6 +235,8 @@ static void keep_range(struct gs_state *state, const struct gs_managed_range *ra
     }
 }
 
+/* Frees a managed range: caches it if its size and state allow, else returns it to the
+ * driver. */
 static CUresult free_range(struct gs_state *state, struct gs_managed_range *range)
 {
     const struct gs_context *context = (const struct gs_context *)(uintptr_t)range->owner;

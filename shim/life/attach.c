@@ -171,6 +171,8 @@ static void start(void)
     }
 }
 
+/* Starts the library in a running process with these variables; answers with the
+ * wrappers' addresses. */
 static void attach(const char *lines)
 {
     if (attached) {

@@ -121,6 +121,7 @@ static void log_idle_option(const char *name, const char *value, const char *why
     gs_log_line(GS_LOG_WARN, "%s=%s: %s", name, value, why);
 }
 
+/* Reads the options, opens the logs, and logs the problems found in the variables. */
 static void read_options(struct gs_state *state)
 {
     /* Static: only the starting thread runs this, and the text is too large for its
@@ -187,6 +188,7 @@ static enum gs_free_stacks free_stacks_of(const struct gs_options *options)
                                                     : GS_FREE_STACKS_SOME;
 }
 
+/* Creates the tracker and its stacks, in the memory of the state file if there is one. */
 static enum gs_status create_tracker(struct gs_state *state)
 {
     struct gs_stacks_config stacks = {

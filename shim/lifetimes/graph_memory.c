@@ -291,6 +291,8 @@ static void sort_out_frees(struct gs_graph_exec *exec)
     memory->free_count = kept;
 }
 
+/* An entry for the executable graph `handle`, with a copy of the graph's memory nodes;
+ * NULL: no memory. */
 static struct gs_graph_exec *copy_exec(CUgraphExec handle,
                                        const struct gs_graph_memory *from)
 {

@@ -72,6 +72,7 @@ static char *split(char *text, char at)
     return found;
 }
 
+/* Parses LEVEL:SHARE[=ACTION]. Returns NULL, or a description of the error. */
 static const char *read_item(const char *text, size_t length, struct seen *seen,
                              struct gs_pressure_levels *out)
 {

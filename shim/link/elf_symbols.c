@@ -67,6 +67,8 @@ uint32_t gs_elf_hash(const char *name)
     return hash;
 }
 
+/* The symbol's index by the GNU hash table; 0: not defined. A Bloom filter excludes most
+ * names. */
 static uint32_t find_gnu(const struct gs_elf_dynamic *view, const char *name,
                          uint32_t hash)
 {

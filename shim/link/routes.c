@@ -315,6 +315,7 @@ struct gs_route gs_route_dlsym(void *handle, const char *name, const void *calle
 {
     gs_dlsym_fn *find = gs_linker_dlsym();
     bool nothing = find && handle == RTLD_NEXT && finds_nothing_next(name, caller);
+    /* A look-up of dlsym itself by a handle. */
     if (find && name && handle != RTLD_NEXT && handle != RTLD_DEFAULT && !is_off() &&
         (gs_elf_same_name(name, "dlsym") || gs_elf_same_name(name, "dlvsym"))) {
         void *found = find(handle, name);
@@ -332,7 +333,7 @@ struct gs_route gs_route_dlsym(void *handle, const char *name, const void *calle
     if (handle == RTLD_DEFAULT) {
         return (struct gs_route){.value = default_answer(name, caller)};
     }
-    void *found = find(handle, name);
+    void *found = find(handle, name); /* by a handle */
     return (struct gs_route){.value = found && !is_off() &&
                                               is_behind(name, found, caller, HERE)
                                           ? gs_real_pass_on(name, found)

@@ -110,6 +110,7 @@ static bool count_thread(struct search *search, int tasks, const char *name)
     return true;
 }
 
+/* Searches all threads of the process for one that may make calls of the program. */
 static void search_fully(struct search *search)
 {
     union {

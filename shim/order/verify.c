@@ -184,6 +184,8 @@ static void report(const struct gs_context *context, const struct finding *found
     }
 }
 
+/* Verifies an idle check: queries the streams and waits for the device. Returns false if
+ * the free has to wait itself. */
 static GS_NOINLINE bool verify(struct gs_contexts *contexts,
                                const struct gs_context *context, uint64_t begun,
                                enum gs_api api)

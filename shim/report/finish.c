@@ -218,6 +218,7 @@ static void set_python(struct gs_scan_config *scan)
     }
 }
 
+/* Writes the report at the end of the process. */
 static void write_last(void *arg)
 {
     struct last_report *last = arg;

@@ -80,7 +80,7 @@ static bool is_folder(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-/* Once: folders that are not there leave names missing. */
+/* Warns once about missing folders, whose debug files cannot be found. */
 static void check_folders(const struct gs_options *options)
 {
     static atomic_flag checked = ATOMIC_FLAG_INIT;

@@ -227,6 +227,8 @@ static const char *why_unknown(unsigned list, const char *text,
     return text[0] ? out : "an item is empty; left out";
 }
 
+/* Takes an item WORD, WORD:VALUE or VALUE of a list. Of a repeated item the first one
+ * counts. */
 static void take_item(struct reading *reading, char *text)
 {
     char problem[PROBLEM_BYTES + 32];

@@ -192,6 +192,7 @@ static void name_uuid(CUdevice device, char out[GS_DEVICE_UUID_BYTES])
     out[length] = '\0';
 }
 
+/* Records the device's name, bus id and UUID for reports, once. */
 static void record_device(struct gs_state *state, CUdevice device, int ordinal)
 {
     const struct gs_real *real = gs_real();

@@ -102,7 +102,7 @@ Test(scan_lines, ranges_are_sorted_and_joined)
     struct gs_scan_range items[4];
     struct gs_scan_ranges ranges = {.items = items, .capacity = 4};
 
-    gs_scan_ranges_settle(&ranges);
+    gs_scan_ranges_merge(&ranges);
     cr_expect_null(gs_scan_range_from(&ranges, 0));
     gs_scan_range_add(&ranges, 50, 60);
     gs_scan_range_add(&ranges, 10, 20);
@@ -112,7 +112,7 @@ Test(scan_lines, ranges_are_sorted_and_joined)
     cr_expect_not(ranges.overflow);
     gs_scan_range_add(&ranges, 1, 2);
     cr_expect(ranges.overflow);
-    gs_scan_ranges_settle(&ranges);
+    gs_scan_ranges_merge(&ranges);
     cr_assert_eq(ranges.count, 2);
     cr_expect_eq(items[0].begin, 10);
     cr_expect_eq(items[0].end, 30);

@@ -48,6 +48,7 @@ static const char *keep_string(struct gs_module_table *table, const char *text)
     return copy;
 }
 
+/* Appends a record; grows the table if it is full. NULL: no memory. */
 static struct gs_module_record *new_record(struct gs_module_table *table)
 {
     size_t old_bytes = table->capacity * sizeof(*table->records), capacity;

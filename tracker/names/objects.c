@@ -204,6 +204,8 @@ static enum gs_status choose_lines(struct gs_object *object, const char *file_pa
     return GS_OK;
 }
 
+/* Opens the module's file and its debug file, or the image in memory if there is no file.
+ * Sets out->problem. */
 static enum gs_status open_object(const struct gs_object_search *search,
                                   struct attempt *attempt, struct gs_object *out)
 {

@@ -311,7 +311,7 @@ struct position {
 
 /* Finds the start of the frame chain, and of the chain of cframes if the version has one.
  * False: the thread's state cannot be used. */
-static inline bool begin(struct gs_python *python, struct position *position)
+static inline bool find_chain(struct gs_python *python, struct position *position)
 {
     const struct gs_python_layout *layout = &python->layout;
     uintptr_t state = (uintptr_t)python->symbols.thread_state();
@@ -585,7 +585,7 @@ bool gs_python_recognise(struct gs_python *python, uint32_t *id)
 {
     struct position position = {0};
 
-    *id = begin(python, &position) ? recognise_walk(python, position.frame) : 0;
+    *id = find_chain(python, &position) ? recognise_walk(python, position.frame) : 0;
     return *id != 0;
 }
 
@@ -595,7 +595,7 @@ void gs_python_walk(struct gs_python *python, struct gs_python_walk *walk)
 
     walk->count = walk->runs = walk->id = 0;
     walk->truncated = false;
-    if (begin(python, &position)) {
+    if (find_chain(python, &position)) {
         walk_from(python, &position, walk);
     }
 }

@@ -336,6 +336,7 @@ static void scan_area(struct run *run, const struct gs_scan_area *area)
     }
 }
 
+/* Scans the areas of /proc/self/maps, which is read line by line. */
 static void scan_areas(struct run *run, int maps)
 {
     struct gs_scan_lines lines = {.stacks = &run->work->stacks};
@@ -469,6 +470,8 @@ static void skip_report(const struct gs_scan_config *config, struct gs_scan_rang
     gs_alt_stack_visit(skip_range, skips);
 }
 
+/* Collects the ranges that the scan must skip, because the library's own addresses are
+ * there, and the roots: the data of the program's modules. */
 static void find_ranges(struct run *run, struct gs_tracker *tracker,
                         const struct gs_scan_config *config, size_t work_bytes)
 {
@@ -487,12 +490,14 @@ static void find_ranges(struct run *run, struct gs_tracker *tracker,
     if (run->skips.overflow || run->roots.overflow) {
         run->why_not = "too many ranges";
     }
-    gs_scan_ranges_settle(&run->skips);
-    gs_scan_ranges_settle(&run->roots);
+    gs_scan_ranges_merge(&run->skips);
+    gs_scan_ranges_merge(&run->roots);
 }
 
 /* ---- the whole scan --------------------------------------------------------------- */
 
+/* Scans the process's memory with the buffers of run->work. A failure sets run->why_not.
+ */
 static void scan_with(struct gs_tracker *tracker, const struct gs_scan_config *config,
                       struct run *run, size_t skip_capacity, size_t work_bytes)
 {

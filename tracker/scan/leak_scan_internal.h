@@ -54,7 +54,7 @@ struct gs_scan_ranges {
 
 void gs_scan_range_add(struct gs_scan_ranges *ranges, uintptr_t begin, uintptr_t end);
 /* Sorts the ranges and merges adjacent ones. */
-void gs_scan_ranges_settle(struct gs_scan_ranges *ranges);
+void gs_scan_ranges_merge(struct gs_scan_ranges *ranges);
 /* Returns the first range that ends above `address`; NULL: none does. */
 const struct gs_scan_range *gs_scan_range_from(const struct gs_scan_ranges *ranges,
                                                uintptr_t address);

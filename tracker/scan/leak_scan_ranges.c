@@ -71,7 +71,7 @@ void gs_scan_sort(void *items, size_t count, size_t size)
 
 /* ---- ranges ----------------------------------------------------------------------- */
 
-void gs_scan_ranges_settle(struct gs_scan_ranges *ranges)
+void gs_scan_ranges_merge(struct gs_scan_ranges *ranges)
 {
     size_t kept = 0;
 

@@ -50,6 +50,7 @@ static unsigned row_of_file(const char *path, unsigned from)
     return 0;
 }
 
+/* Returns the row of GS_CACHE that the frame matches, + 1; 0: none. */
 static unsigned match_frame(const struct search *search, uint32_t stack, uintptr_t frame)
 {
     struct gs_symbol_request request = {.frame = frame};

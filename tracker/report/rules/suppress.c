@@ -349,6 +349,7 @@ static const char *keep_from(struct gs_suppressions *rules, const struct parsed 
     return kept;
 }
 
+/* Parses a line of a file and adds its rule. Reports a malformed line to `problem`. */
 static enum gs_status add_line(struct gs_suppressions *rules, const char *source,
                                struct span line, unsigned number, gs_rule_problem problem,
                                void *self)

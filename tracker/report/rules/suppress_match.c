@@ -120,6 +120,8 @@ static uint32_t *find_slot(const struct gs_suppressions *rules, uint64_t hash,
     return &rules->slots[slot];
 }
 
+/* Chooses the longest literal part of the pattern as the key by which rules are indexed.
+ */
 static void make_key(struct gs_rule_entry *entry)
 {
     struct body body = body_of(entry->rule.pattern);

@@ -19,6 +19,7 @@ struct beyond {
     uint64_t groups, known_groups; /* all groups; those that a rule matches */
 };
 
+/* Sums, over the groups like this one, the estimated amounts beyond the recorded ones. */
 static struct beyond beyond_of(const struct gs_report_data *data,
                                const struct gs_group *like)
 {

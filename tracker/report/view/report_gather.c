@@ -13,6 +13,8 @@ struct gather {
     size_t canonical_count;
 };
 
+/* Adds an allocation, or a part of one, to the leaks, to registered memory, or to memory
+ * without a stack. */
 static void add_part(void *self, struct gs_group *part)
 {
     struct gather *gather = self;

@@ -66,6 +66,7 @@ static uint64_t hash_text(const char *text)
 
 /* ---- one frame -------------------------------------------------------------------- */
 
+/* The facts of a frame by which call sites are compared. */
 static struct known_frame examine_frame(const struct merge *merge, uint32_t stack,
                                         uintptr_t frame)
 {

@@ -22,7 +22,7 @@ static uint64_t free_bytes(const struct gs_report_refusal *refusal)
     return refusal->limit[0] ? refusal->limit_free_bytes : refusal->free_bytes;
 }
 
-/* Each function writes its advice, if it applies. */
+/* The functions below write one piece of advice each, and return true, if it applies. */
 static bool try_limit(const struct gs_report_refusal *refusal, char *text)
 {
     bool known = refusal->device_bytes != 0;
