@@ -187,10 +187,10 @@ bool gs_parts_pools_have(uint64_t address)
     return state && gs_pooled_extent(state, address, &extent) != GS_ERR_NOT_OURS;
 }
 
-void gs_parts_submits_elsewhere(uintptr_t where)
+void gs_parts_submits_elsewhere(uintptr_t tagged_stream)
 {
-    gs_single_order_submits(where);
-    gs_streams_submits(where);
+    gs_single_order_submits(tagged_stream);
+    gs_streams_submits(tagged_stream);
 }
 
 void gs_parts_start_trim_thread(void)

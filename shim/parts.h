@@ -73,7 +73,7 @@ void gs_parts_looked_up(void);
 bool gs_parts_pools_have(uint64_t address);
 /* The calling thread is about to submit to a place that it has not used before: a
  * stream's handle and the bits of submissions.h. */
-void gs_parts_submits_elsewhere(uintptr_t where);
+void gs_parts_submits_elsewhere(uintptr_t tagged_stream);
 /* Memory that may become idle was freed, and no trim thread runs. */
 void gs_parts_start_trim_thread(void);
 /* A safe point, at the end of a wrapper: no lock is held, the call has done its work, and

@@ -153,12 +153,12 @@ record(struct gs_state *state, const struct gs_call *call, uint64_t key, size_t 
 static __attribute__((cold, noinline)) void
 log_call(const char *what, uint64_t key, const char *size, enum gs_api api, int device)
 {
-    char where[24] = "";
+    char on_device[24] = "";
     if (device >= 0) {
-        (void)snprintf(where, sizeof(where), ", GPU %d", device);
+        (void)snprintf(on_device, sizeof(on_device), ", GPU %d", device);
     }
     gs_log_line(GS_LOG_DEBUG, "%s 0x%llx%s by %s%s, thread %u", what,
-                (unsigned long long)key, size, gs_api_name(gs_record_api(api)), where,
+                (unsigned long long)key, size, gs_api_name(gs_record_api(api)), on_device,
                 gs_thread_id());
 }
 

@@ -88,13 +88,14 @@ static void check_copy(struct gs_copy_call *call, struct gs_copy_end dst,
     check_span(call, &to);
 }
 
-CUresult gs_args_refusal(const struct gs_copy_call *call, uintptr_t where,
+CUresult gs_args_refusal(const struct gs_copy_call *call, uintptr_t tagged_stream,
                          bool per_thread)
 {
     const struct gs_real *real = gs_real_now();
-    CUstream stream = where & GS_STREAMS_BEYOND
-                          ? NULL
-                          : (CUstream)(where & ~(GS_STREAMS_LOOSE | GS_STREAMS_ACROSS));
+    CUstream stream =
+        tagged_stream & GS_STREAMS_BEYOND
+            ? NULL
+            : (CUstream)(tagged_stream & ~(GS_STREAMS_LOOSE | GS_STREAMS_ACROSS));
     CUresult result = CUDA_SUCCESS;
     if (call->refused == CUDA_ERROR_INVALID_VALUE) {
         result = per_thread ? real->cuMemsetD8Async_ptsz(0, 0, 1, stream)

@@ -74,7 +74,7 @@ static inline bool gs_args_on(void)
 /* The answer to a refused call: the driver's to a set of a null address in the same
  * stream, which may have an error that comes first, such as a failed context.
  * where: of submissions.h */
-CUresult gs_args_refusal(const struct gs_copy_call *call, uintptr_t where,
+CUresult gs_args_refusal(const struct gs_copy_call *call, uintptr_t tagged_stream,
                          bool per_thread) __attribute__((cold, noinline));
 
 /* ---- right uses, without a lock ------------------------------------------------------

@@ -172,8 +172,8 @@ static bool is_unaligned(const struct gs_copy_call *call, bool to_host, enum mem
 }
 
 /* Adds the copy between the device and `host`. */
-static void add(struct gs_state *state, const struct gs_copy_call *call, uintptr_t where,
-                bool to_host, enum memory host, uint64_t took_ns)
+static void add(struct gs_state *state, const struct gs_copy_call *call,
+                uintptr_t tagged_stream, bool to_host, enum memory host, uint64_t took_ns)
 {
     const uint64_t calls = calls_begun();
     const bool small = call->bytes <= GS_TRANSFER_SMALL_BYTES;
@@ -189,13 +189,13 @@ static void add(struct gs_state *state, const struct gs_copy_call *call, uintptr
         .took_ns = took_ns};
     uint32_t site = gs_transfers_add(gs_transfer_table(), &copy);
     last = (struct last_copy){.calls = calls,
-                              .stream = gs_submissions_stream_of(where),
+                              .stream = gs_submissions_stream_of(tagged_stream),
                               .site = copy.in_a_row && is_asynchronous(call) ? site : 0,
                               .small = small,
                               .to_host = to_host};
 }
 
-void gs_transfer_record(const struct gs_copy_call *call, uintptr_t where)
+void gs_transfer_record(const struct gs_copy_call *call, uintptr_t tagged_stream)
 {
     uint64_t took_ns = call->began_ns ? gs_now_ns() - call->began_ns : 0;
     struct gs_state *state = gs_enter();
@@ -207,9 +207,9 @@ void gs_transfer_record(const struct gs_copy_call *call, uintptr_t where)
         enum memory dst = memory_of(state, &call->dst, call->bytes);
         enum memory src = memory_of(state, &call->src, call->bytes);
         if (src == MEMORY_DEVICE && dst >= MEMORY_HOST) {
-            add(state, call, where, true, dst, took_ns);
+            add(state, call, tagged_stream, true, dst, took_ns);
         } else if (dst == MEMORY_DEVICE && src >= MEMORY_HOST) {
-            add(state, call, where, false, src, took_ns);
+            add(state, call, tagged_stream, false, src, took_ns);
         }
     }
     gs_leave();

@@ -45,14 +45,14 @@ struct gs_copy_call {
 /* Called before the copy is made. */
 void gs_transfer_begin(struct gs_copy_call *call, struct gs_copy_end dst,
                        struct gs_copy_end src, uint64_t bytes);
-void gs_transfer_record(const struct gs_copy_call *call, uintptr_t where);
+void gs_transfer_record(const struct gs_copy_call *call, uintptr_t tagged_stream);
 
-/* Called with the driver's answer. where: submissions.h. */
-static inline void gs_transfer_end(const struct gs_copy_call *call, uintptr_t where,
-                                   CUresult result)
+/* Called with the driver's answer. tagged_stream: submissions.h. */
+static inline void gs_transfer_end(const struct gs_copy_call *call,
+                                   uintptr_t tagged_stream, CUresult result)
 {
     if (GS_UNLIKELY(call->bytes != 0) && result == CUDA_SUCCESS) {
-        gs_transfer_record(call, where);
+        gs_transfer_record(call, tagged_stream);
     }
 }
 

@@ -104,10 +104,11 @@ static void record_allocated(struct gs_state *state, const struct gs_call *reque
 }
 
 /* Sets the kind and device of the request to those of the memory's location. */
-static void set_location(struct gs_call *request, const struct gs_memory_location *where)
+static void set_location(struct gs_call *request,
+                         const struct gs_memory_location *location)
 {
-    request->kind = where->known ? (enum gs_memory_kind)where->kind : request->kind;
-    request->device = where->device >= 0 ? where->device : request->device;
+    request->kind = location->known ? (enum gs_memory_kind)location->kind : request->kind;
+    request->device = location->device >= 0 ? location->device : request->device;
 }
 
 /* The answer to a request that does not fit the limit: the driver's own error comes
@@ -155,12 +156,12 @@ static CUresult allocate(__typeof__(cuMemAllocAsync) *real, bool per_thread,
         return CUDA_SUCCESS;
     }
     const struct gs_context *home = gs_context_of_stream(state, request.context, stream);
-    const struct gs_memory_location where =
+    const struct gs_memory_location location =
         gs_memory_pools_chosen(home ? home->device : -1);
     request.context = home;
     request.owner = home ? home->owner : NULL;
     request.device = home ? home->device : -1;
-    set_location(&request, &where);
+    set_location(&request, &location);
     const struct node node = node_of(&request);
     int charged = dptr ? charged_to(&request, node) : -1;
     CUresult result = GS_SERVED_ELSE(gs_retry(state, home, request.device, bytes),
@@ -180,9 +181,9 @@ static CUresult allocate(__typeof__(cuMemAllocAsync) *real, bool per_thread,
 static void record_location(struct gs_call *request, struct node node, CUmemoryPool pool,
                             CUdeviceptr addr, size_t bytes)
 {
-    const struct gs_memory_location where = gs_memory_pools_learn(pool, addr);
+    const struct gs_memory_location location = gs_memory_pools_learn(pool, addr);
     gs_limits_waive(charged_to(request, node), bytes);
-    set_location(request, &where);
+    set_location(request, &location);
     gs_limits_correct(charged_to(request, node), 0, bytes);
 }
 
@@ -196,19 +197,19 @@ static CUresult allocate_from_pool(__typeof__(cuMemAllocFromPoolAsync) *real,
         return real(dptr, bytes, pool, stream);
     }
     const struct gs_context *current = gs_context_current(state);
-    const struct gs_memory_location where = gs_memory_pools_location(pool);
+    const struct gs_memory_location location = gs_memory_pools_location(pool);
     struct gs_call request =
         gs_call_in(current, GS_MEMORY_ASYNC, GS_API_cuMemAllocFromPoolAsync);
     request.stream = stream;
     request.per_thread = per_thread;
-    set_location(&request, &where);
+    set_location(&request, &location);
     const struct node node = node_of(&request);
     int charged = dptr ? charged_to(&request, node) : -1;
-    CUresult result =
-        GS_SERVED_ELSE(gs_retry(state, current, where.known ? request.device : -1, bytes),
-                       charged, bytes, real(dptr, bytes, pool, stream),
-                       refusal_code(refused, pool, stream, per_thread));
-    if (result == CUDA_SUCCESS && dptr && !where.known) {
+    CUresult result = GS_SERVED_ELSE(
+        gs_retry(state, current, location.known ? request.device : -1, bytes), charged,
+        bytes, real(dptr, bytes, pool, stream),
+        refusal_code(refused, pool, stream, per_thread));
+    if (result == CUDA_SUCCESS && dptr && !location.known) {
         record_location(&request, node, pool, *dptr, bytes);
     }
     record_allocated(state, &request, node, dptr, bytes, result);

@@ -26,7 +26,7 @@
 /* ---- nodes ------------------------------------------------------------------------- */
 
 static void record_alloc(CUresult result, enum gs_api api, CUgraph graph,
-                         const CUmemLocation *where, CUdeviceptr addr, size_t bytes)
+                         const CUmemLocation *location, CUdeviceptr addr, size_t bytes)
 {
     struct gs_state *state =
         result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY ? gs_enter() : NULL;
@@ -34,8 +34,8 @@ static void record_alloc(CUresult result, enum gs_api api, CUgraph graph,
         return;
     }
     struct gs_call request = gs_call_in(gs_context_current(state), GS_MEMORY_GRAPH, api);
-    if (where->type == CU_MEM_LOCATION_TYPE_DEVICE) {
-        request.device = where->id;
+    if (location->type == CU_MEM_LOCATION_TYPE_DEVICE) {
+        request.device = location->id;
     }
     if (result == CUDA_SUCCESS) {
         gs_graph_record_alloc(state, &request, graph, addr, bytes);
@@ -183,9 +183,9 @@ launch_again(CUgraphExec exec, CUstream stream, bool per_thread)
 static inline __attribute__((always_inline)) CUresult
 launch(CUgraphExec exec, CUstream stream, bool per_thread)
 {
-    uintptr_t where = (uintptr_t)stream | GS_STREAMS_LOOSE | GS_STREAMS_ACROSS;
-    where = per_thread ? gs_submissions_per_thread(where) : where;
-    struct gs_calls *own = gs_submission_begin(where);
+    uintptr_t tagged_stream = (uintptr_t)stream | GS_STREAMS_LOOSE | GS_STREAMS_ACROSS;
+    tagged_stream = per_thread ? gs_submissions_per_thread(tagged_stream) : tagged_stream;
+    struct gs_calls *own = gs_submission_begin(tagged_stream);
     CUresult result;
     if (gs_graph_execs_known()) {
         result = launch_tracked(exec, stream, per_thread);

@@ -22,12 +22,12 @@
 
 /* ---- the stream and device of a call -------------------------------------------- */
 
-/* The `where` of a call: FORM_LEGACY if the function's default stream is the legacy one,
- * FORM_PER_THREAD if it is the thread's own. */
-#define FORM_LEGACY(where)     (where)
-#define FORM_PER_THREAD(where) gs_submissions_per_thread(where)
-#define IS_LEGACY              false
-#define IS_PER_THREAD          true
+/* The tagged stream of a call: FORM_LEGACY if the function's default stream is the legacy
+ * one, FORM_PER_THREAD if it is the thread's own. */
+#define FORM_LEGACY(tagged_stream)     (tagged_stream)
+#define FORM_PER_THREAD(tagged_stream) gs_submissions_per_thread(tagged_stream)
+#define IS_LEGACY                      false
+#define IS_PER_THREAD                  true
 
 #define WHERE_IN(given)      (uintptr_t)(given)
 #define WHERE_LOOSE(given)   ((uintptr_t)(given) | GS_STREAMS_LOOSE)

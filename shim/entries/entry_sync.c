@@ -118,11 +118,12 @@ static void trace_wait_of(CUcontext ctx, enum gs_trace_how how, CUstream stream,
     if (!gs_tracing() || result != CUDA_SUCCESS || !gs_enter()) {
         return;
     }
-    uintptr_t where = (uintptr_t)stream;
+    uintptr_t tagged_stream = (uintptr_t)stream;
     if (order == GS_TRACE_ORDERED_PER_THREAD) {
-        where = gs_submissions_per_thread(where);
+        tagged_stream = gs_submissions_per_thread(tagged_stream);
     }
-    gs_transfer_waited(order == GS_TRACE_UNORDERED ? 0 : gs_submissions_stream_of(where));
+    gs_transfer_waited(
+        order == GS_TRACE_UNORDERED ? 0 : gs_submissions_stream_of(tagged_stream));
     if (ctx || gs_real()->cuCtxGetCurrent(&ctx) == CUDA_SUCCESS) {
         gs_trace_sync(how, ctx, stream, order);
     }
@@ -172,9 +173,9 @@ static bool legacy_is_all(const struct program_wait *wait)
  * of its own, whose calls are counted together; counted calls that were not waited for
  * are other contexts' work, to which the current context's proof does not apply.
  */
-static void limit_to_stream(struct program_wait *wait, uintptr_t where)
+static void limit_to_stream(struct program_wait *wait, uintptr_t tagged_stream)
 {
-    wait->streams.stream = gs_submissions_stream_of(where);
+    wait->streams.stream = gs_submissions_stream_of(tagged_stream);
     wait->lazy_token = 0;
     if (!wait->streams.stream || !gs_known_proof_holds()) {
         wait->context = NULL;
@@ -182,7 +183,7 @@ static void limit_to_stream(struct program_wait *wait, uintptr_t where)
     begin_again(wait);
 }
 
-static struct program_wait wait_stream(uintptr_t where)
+static struct program_wait wait_stream(uintptr_t tagged_stream)
 {
     struct program_wait wait = {.own_calls = 0};
     struct gs_state *state = gs_known_proof_holds() ? gs_enter() : NULL;
@@ -195,7 +196,7 @@ static struct program_wait wait_stream(uintptr_t where)
     if (wait.context && !wait.context->heap) {
         wait.context = NULL;
     }
-    limit_to_stream(&wait, where);
+    limit_to_stream(&wait, tagged_stream);
     return wait;
 }
 

@@ -55,10 +55,10 @@ struct creation {
  * unreadable. */
 static int device_in(const CUmemAllocationProp *prop, CUresult result)
 {
-    CUmemLocation where;
-    return prop && gs_described(&where, &prop->location, sizeof(where), result) &&
-                   where.type == CU_MEM_LOCATION_TYPE_DEVICE
-               ? where.id
+    CUmemLocation location;
+    return prop && gs_described(&location, &prop->location, sizeof(location), result) &&
+                   location.type == CU_MEM_LOCATION_TYPE_DEVICE
+               ? location.id
                : -1;
 }
 

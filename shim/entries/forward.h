@@ -21,8 +21,9 @@
 #define GS_IS_PER_THREAD true
 
 /* The count of a call that submits to this place, or NULL. */
-#define GS_BEGIN(where)                                                                  \
-    gs_submission_begin(per_thread ? gs_submissions_per_thread(where) : (where))
+#define GS_BEGIN(tagged_stream)                                                          \
+    gs_submission_begin(per_thread ? gs_submissions_per_thread(tagged_stream)            \
+                                   : (tagged_stream))
 #define GS_BEGIN_NOWHERE   NULL
 #define GS_BEGIN_IN(given) GS_BEGIN((uintptr_t)(given))
 #define GS_BEGIN_DEFAULT   GS_BEGIN((uintptr_t)0)

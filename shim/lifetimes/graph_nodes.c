@@ -61,13 +61,14 @@ static struct gs_allocation record_of_node(const CUDA_MEM_ALLOC_NODE_PARAMS *par
     if (gs_graph_find_node(params->dptr, &alloc)) {
         return alloc;
     }
-    const CUmemLocation *where = &params->poolProps.location;
-    return (struct gs_allocation){
-        .addr = params->dptr,
-        .bytes = params->bytesize,
-        .device = where->type == CU_MEM_LOCATION_TYPE_DEVICE ? (int16_t)where->id : 0,
-        .api = GS_API_cuGraphAddMemAllocNode,
-        .kind = GS_MEMORY_GRAPH};
+    const CUmemLocation *location = &params->poolProps.location;
+    return (struct gs_allocation){.addr = params->dptr,
+                                  .bytes = params->bytesize,
+                                  .device = location->type == CU_MEM_LOCATION_TYPE_DEVICE
+                                                ? (int16_t)location->id
+                                                : 0,
+                                  .api = GS_API_cuGraphAddMemAllocNode,
+                                  .kind = GS_MEMORY_GRAPH};
 }
 
 static void read_alloc(struct found *found, CUgraphNode node)

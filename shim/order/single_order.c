@@ -181,14 +181,14 @@ void gs_single_order_share(const char *call)
     gs_single_order_end(call);
 }
 
-void gs_single_order_submits(uintptr_t where)
+void gs_single_order_submits(uintptr_t tagged_stream)
 {
     uintptr_t stream =
-        where & ~(GS_STREAMS_LEGACY | GS_STREAMS_UNORDERED | GS_STREAMS_ACROSS);
+        tagged_stream & ~(GS_STREAMS_LEGACY | GS_STREAMS_UNORDERED | GS_STREAMS_ACROSS);
     if (current_order() == OVER) {
         return;
     }
-    if ((where & GS_STREAMS_UNORDERED) ||
+    if ((tagged_stream & GS_STREAMS_UNORDERED) ||
         (stream && !gs_streams_find((CUstream)stream))) {
         gs_single_order_end(OUT_OF_ORDER);
     }

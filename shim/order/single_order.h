@@ -57,7 +57,7 @@ void gs_single_order_share(const char *call);
 void gs_single_order_stream(const char *call, unsigned flags);
 /* Called before the calling thread submits to a place that it has not used before: a
  * stream's handle and the bits of submissions.h. */
-void gs_single_order_submits(uintptr_t where);
+void gs_single_order_submits(uintptr_t tagged_stream);
 /* Called before a context is created. `primary`: it is the primary context of the device,
  * which may exist already. */
 void gs_single_order_context(const char *call, bool primary, CUdevice device);

@@ -25,9 +25,9 @@ static uint64_t numbers;           /* under streams_lock: streams ever added */
 static bool missing;               /* atomic: the table may lack a stream */
 static bool any_blocking;          /* atomic: gs_streams_any_blocking */
 
-void gs_streams_submits(uintptr_t where)
+void gs_streams_submits(uintptr_t tagged_stream)
 {
-    if (where & (GS_STREAMS_PER_THREAD | GS_STREAMS_LOOSE | GS_STREAMS_BEYOND)) {
+    if (tagged_stream & (GS_STREAMS_PER_THREAD | GS_STREAMS_LOOSE | GS_STREAMS_BEYOND)) {
         __atomic_store_n(&any_blocking, true, __ATOMIC_RELEASE);
     }
 }

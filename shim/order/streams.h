@@ -35,7 +35,7 @@ void gs_streams_end_context(CUcontext context);
 
 /* Called before a thread submits to a place that it has not used before, with the bits of
  * submissions.h. */
-void gs_streams_submits(uintptr_t where);
+void gs_streams_submits(uintptr_t tagged_stream);
 /* Returns true if some stream may wait for the legacy stream, and the legacy stream for
  * it: a blocking one, a thread's own default stream, or one that was not seen. */
 bool gs_streams_any_blocking(void);

@@ -312,11 +312,12 @@ static bool is_default(uintptr_t stream)
 }
 
 /* The count for a call to this place. */
-static unsigned count_of(uintptr_t where)
+static unsigned count_of(uintptr_t tagged_stream)
 {
-    uintptr_t stream = where & ~(GS_STREAMS_LOOSE | GS_STREAMS_ACROSS);
+    uintptr_t stream = tagged_stream & ~(GS_STREAMS_LOOSE | GS_STREAMS_ACROSS);
     if (gs_submissions_devices_used() != GS_DEVICES_APART ||
-        (where & GS_STREAMS_BEYOND) != 0 || (where & GS_STREAMS_ACROSS) != 0) {
+        (tagged_stream & GS_STREAMS_BEYOND) != 0 ||
+        (tagged_stream & GS_STREAMS_ACROSS) != 0) {
         return GS_COUNT_EVERY;
     }
     unsigned count = GS_COUNT_NONE;
@@ -338,9 +339,10 @@ static unsigned count_of(uintptr_t where)
 
 /* Returns the row of the stream and count. If there is none, reuses the rows in turn: the
  * earlier calls of a reused row then count in no row. */
-static unsigned find_row(struct gs_submissions *own, uintptr_t where, unsigned count)
+static unsigned find_row(struct gs_submissions *own, uintptr_t tagged_stream,
+                         unsigned count)
 {
-    uintptr_t stream = gs_submissions_stream_of(where);
+    uintptr_t stream = gs_submissions_stream_of(tagged_stream);
     if (stream == 0) {
         return GS_STREAM_ROW_ELSEWHERE;
     }
@@ -364,7 +366,7 @@ static unsigned find_row(struct gs_submissions *own, uintptr_t where, unsigned c
  * handler that submits while its thread is in here would corrupt the rows: the proof
  * ends.
  */
-static struct gs_calls *change_row(struct gs_submissions *own, uintptr_t where,
+static struct gs_calls *change_row(struct gs_submissions *own, uintptr_t tagged_stream,
                                    unsigned count)
 {
     struct gs_calls *calls = &own->counts[count];
@@ -387,7 +389,7 @@ static struct gs_calls *change_row(struct gs_submissions *own, uintptr_t where,
     gs_submissions_add(&calls->begun);
     __atomic_store_n(&row->calls, row->calls + (until - own->row_from), __ATOMIC_RELEASE);
     __atomic_store_n(&own->row_from, from, __ATOMIC_RELEASE);
-    unsigned next = find_row(own, where, count);
+    unsigned next = find_row(own, tagged_stream, count);
     if (next >= own->rows_used && next < GS_STREAM_ROW_ELSEWHERE) {
         __atomic_store_n(&own->rows_used, next + 1, __ATOMIC_RELEASE);
     }
@@ -395,23 +397,24 @@ static struct gs_calls *change_row(struct gs_submissions *own, uintptr_t where,
     __atomic_store_n(&own->row, next, __ATOMIC_RELEASE);
     own->at = calls;
     /* The device of a default stream is queried for each call. */
-    own->newest = gs_submissions_devices_used() == GS_DEVICES_APART &&
-                          is_default(where & ~(GS_STREAMS_LOOSE | GS_STREAMS_ACROSS))
-                      ? NOWHERE
-                      : where;
+    own->newest =
+        gs_submissions_devices_used() == GS_DEVICES_APART &&
+                is_default(tagged_stream & ~(GS_STREAMS_LOOSE | GS_STREAMS_ACROSS))
+            ? NOWHERE
+            : tagged_stream;
     __atomic_store_n(&own->turns, turns + 2, __ATOMIC_RELEASE);
     return calls;
 }
 
-struct gs_calls *gs_submissions_turn(uintptr_t where)
+struct gs_calls *gs_submissions_turn(uintptr_t tagged_stream)
 {
     struct gs_submissions *own = gs_submissions_own();
     uintptr_t unseen = __atomic_load_n(&own->unseen, __ATOMIC_RELAXED);
-    if (where & unseen) {
-        gs_parts_submits_elsewhere(where);
-        __atomic_store_n(&own->unseen, unseen & ~where, __ATOMIC_RELEASE);
+    if (tagged_stream & unseen) {
+        gs_parts_submits_elsewhere(tagged_stream);
+        __atomic_store_n(&own->unseen, unseen & ~tagged_stream, __ATOMIC_RELEASE);
     }
-    return change_row(own, where, count_of(where));
+    return change_row(own, tagged_stream, count_of(tagged_stream));
 }
 
 struct gs_calls *gs_submissions_turn_away(void)

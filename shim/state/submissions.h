@@ -52,9 +52,9 @@
 #include "shim/settings/thread.h"
 
 /*
- * The value of `where` in submit.def: a stream's handle and properties of the call. The
- * legacy stream is 0 or CU_STREAM_LEGACY. A handle is an address, whose low bits are free
- * for
+ * A tagged stream: a stream's handle with properties of the call, as the column `where`
+ * of submit.def has it. The legacy stream is 0 or CU_STREAM_LEGACY. A handle is an
+ * address, whose low bits are free for
  *   PER_THREAD  CU_STREAM_PER_THREAD: the calling thread's own default stream
  *   BEYOND      no synchronize of a stream covers the call, and no stream orders it
  *   LOOSE       a synchronize of the stream covers the call, but the call may be out of
@@ -134,7 +134,8 @@ static inline struct gs_submissions *gs_submissions_own(void)
 
 /* Counts a call to a stream other than the thread's last one, or to a default stream
  * while the process uses several devices. Returns the count for the end of the call. */
-struct gs_calls *gs_submissions_turn(uintptr_t where) __attribute__((cold, noinline));
+struct gs_calls *gs_submissions_turn(uintptr_t tagged_stream)
+    __attribute__((cold, noinline));
 /* Like gs_submissions_turn, for a call of the library's own, which the single order
  * allows. */
 struct gs_calls *gs_submissions_turn_away(void);
@@ -172,13 +173,15 @@ static inline uintptr_t gs_submissions_across(void)
 
 /* ---- counting ---------------------------------------------------------------------- */
 
-/* The `where` of a per-thread form of a function that was given `where`. */
-static inline uintptr_t gs_submissions_per_thread(uintptr_t where)
+/* The `tagged_stream` of a per-thread form of a function that was given `tagged_stream`.
+ */
+static inline uintptr_t gs_submissions_per_thread(uintptr_t tagged_stream)
 {
     uintptr_t stream =
-        where & ~(GS_STREAMS_BEYOND | GS_STREAMS_LOOSE | GS_STREAMS_ACROSS);
-    return where | (stream == 0 || stream == GS_STREAMS_PER_THREAD ? GS_STREAMS_PER_THREAD
-                                                                   : GS_STREAMS_LOOSE);
+        tagged_stream & ~(GS_STREAMS_BEYOND | GS_STREAMS_LOOSE | GS_STREAMS_ACROSS);
+    return tagged_stream |
+           (stream == 0 || stream == GS_STREAMS_PER_THREAD ? GS_STREAMS_PER_THREAD
+                                                           : GS_STREAMS_LOOSE);
 }
 
 /* A plain addition to a count that only its owner writes and other threads may read. */
@@ -189,16 +192,16 @@ static inline void gs_submissions_add(uint64_t *count)
 }
 
 /*
- * Called before and after each call that submits; `where` as above. The call counts as
- * begun before its stream is recorded: a reader that finds no call in progress reads
- * complete rows, and detects a call that begins during the reading.
+ * Called before and after each call that submits; `tagged_stream` as above. The call
+ * counts as begun before its stream is recorded: a reader that finds no call in progress
+ * reads complete rows, and detects a call that begins during the reading.
  */
 static inline __attribute__((always_inline)) struct gs_calls *
-gs_submission_begin(uintptr_t where)
+gs_submission_begin(uintptr_t tagged_stream)
 {
     struct gs_submissions *own = gs_thread.submissions;
-    if (GS_UNLIKELY(!own || own->newest != where)) {
-        return gs_submissions_turn(where);
+    if (GS_UNLIKELY(!own || own->newest != tagged_stream)) {
+        return gs_submissions_turn(tagged_stream);
     }
     struct gs_calls *calls = own->at;
     gs_submissions_add(&calls->begun);
@@ -213,10 +216,10 @@ gs_submission_end(struct gs_calls *calls)
 
 /* The key under which a stream's calls are counted for synchronizes: the handle; for a
  * per-thread default stream the calling thread's own number. 0: none. */
-static inline uintptr_t gs_submissions_stream_of(uintptr_t where)
+static inline uintptr_t gs_submissions_stream_of(uintptr_t tagged_stream)
 {
-    uintptr_t stream = where & ~(GS_STREAMS_LOOSE | GS_STREAMS_ACROSS);
-    if (where & GS_STREAMS_BEYOND) {
+    uintptr_t stream = tagged_stream & ~(GS_STREAMS_LOOSE | GS_STREAMS_ACROSS);
+    if (tagged_stream & GS_STREAMS_BEYOND) {
         return 0;
     }
     if (stream == GS_STREAMS_PER_THREAD) {
