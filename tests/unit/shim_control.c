@@ -200,6 +200,7 @@ static pid_t serve(const struct wrong *wrong, struct gs_ask_thread *thread)
     if (child == 0) {
         sigset_t all;
         pthread_t unused;
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves no such thread */
         sigfillset(&all);
         (void)sigprocmask(SIG_SETMASK, &all, NULL);
         if (pthread_create(&unused, NULL, serve_one, (void *)(uintptr_t)wrong) != 0) {
