@@ -79,10 +79,12 @@ static void fill(struct gs_part *slot, const struct gs_part *part)
     __atomic_store_n(&slot->addr, 0, __ATOMIC_RELAXED);
     __atomic_signal_fence(__ATOMIC_SEQ_CST); /* the process may end after any store */
     slot->bytes = part->bytes;
+    slot->kept = part->kept;
     slot->device = part->device;
     slot->time_ns = part->time_ns;
     slot->stack = part->stack;
     slot->peak = part->peak;
+    slot->number = part->number;
     __atomic_store_n(&slot->addr, part->addr, __ATOMIC_RELEASE);
 }
 
@@ -168,6 +170,7 @@ void gs_cached_parts_hand_out(struct gs_cached_parts *parts, struct gs_part part
     const struct gs_parts_gone before = update_device(parts, now);
     part.device = now->device;
     part.peak = now->peak;
+    part.number = ++parts->handed_out;
     if (now->reserved_bytes > before.reserved_bytes && now->peak != before.seen) {
         part.peak = now->peak - 1; /* its own memory made the peak */
     }
@@ -206,6 +209,17 @@ void gs_cached_parts_remove(struct gs_cached_parts *parts, uint64_t addr,
     if (part->addr != 0) {
         empty(parts, slot);
     }
+    gs_tracker_lock_give(&parts->lock, GS_RANK_PARTS);
+}
+
+void gs_cached_parts_keep(struct gs_cached_parts *parts, uint64_t addr)
+{
+    if (addr == 0) {
+        return;
+    }
+    gs_tracker_lock_take(&parts->lock, GS_RANK_PARTS);
+    struct gs_part *part = &parts->table->slots[slot_of(parts->table, addr)];
+    part->kept = part->addr != 0;
     gs_tracker_lock_give(&parts->lock, GS_RANK_PARTS);
 }
 
@@ -268,6 +282,7 @@ static size_t copy_parts(struct gs_cached_parts *parts, struct gs_part_list *lis
     const struct gs_part_table *table = parts->table;
     size_t count = parts->count;
     list->known = parts->lost == 0 && count <= list->room;
+    list->handed_out = parts->handed_out;
     for (size_t i = 0; list->known && list->items && i < table->room; i++) {
         if (table->slots[i].addr != 0) {
             list->items[list->count++] = table->slots[i];
@@ -340,7 +355,7 @@ bool gs_part_list_split(const struct gs_part_list *list, uint64_t addr,
     for (size_t i = first; i < first + count; i++) {
         const struct gs_part *part = &list->items[i];
         piece = *whole;
-        piece.holds = GS_HOLDS_ITSELF;
+        piece.holds = part->kept ? GS_HOLDS_KEPT : GS_HOLDS_ITSELF;
         piece.stack = part->stack;
         piece.bytes = part->bytes;
         piece.likely_bytes = (double)part->bytes;

@@ -21,11 +21,12 @@ void gs_cached_parts_destroy(struct gs_cached_parts *parts); /* NULL is allowed 
 
 /* A part that is handed out. */
 struct gs_part {
-    uint64_t addr; /* 0: none */
-    uint64_t bytes : 56, device : 8;
-    uint64_t time_ns; /* since the tracker's start */
-    uint32_t stack;   /* of the call that it was handed to; 0: not known */
-    uint32_t peak;    /* it is newer than that peak of its device, by number */
+    uint64_t addr;                             /* 0: none */
+    uint64_t bytes : 55, kept : 1, device : 8; /* kept: gs_cached_parts_keep */
+    uint64_t time_ns;                          /* since the tracker's start */
+    uint32_t stack;  /* of the call that it was handed to; 0: not known */
+    uint32_t peak;   /* it is newer than that peak of its device, by number */
+    uint64_t number; /* of all that were handed out, from 1; 0: not known */
 };
 
 /* A table of parts, open-addressed by address. */
@@ -48,6 +49,7 @@ struct gs_cached_parts {
     struct gs_state_memory *memory;
     struct gs_part_table *table; /* atomic: the one that is complete */
     size_t count;
+    uint64_t handed_out; /* parts so far */
     struct gs_parts_gone gone[GS_MAX_DEVICES];
 };
 
@@ -68,6 +70,9 @@ void gs_cached_parts_hand_out(struct gs_cached_parts *parts, struct gs_part part
 /* The allocator has it back. */
 void gs_cached_parts_remove(struct gs_cached_parts *parts, uint64_t addr,
                             const struct gs_parts_now *now);
+/* The part's owner was to be freed once Python had ended, and stays with the part. An
+ * address without a part is ignored. */
+void gs_cached_parts_keep(struct gs_cached_parts *parts, uint64_t addr);
 
 /* Adds the parts that were live at the device's peak and are no more, by stack.
  * Errors: GS_ERR_HOST_NOMEM  some are missing */
@@ -78,11 +83,15 @@ enum gs_status gs_cached_parts_gone(struct gs_cached_parts *parts, unsigned devi
 struct gs_part_list {
     struct gs_part *items;
     size_t count, room;
-    bool known; /* false: no allocator reports them, or memory was short */
+    uint64_t handed_out; /* parts so far */
+    bool known;          /* false: no allocator reports them, or memory was short */
 };
 /* `parts` may be NULL: nothing is known. gs_part_list_free must follow. */
 struct gs_part_list gs_cached_parts_copy(struct gs_cached_parts *parts);
 void gs_part_list_free(struct gs_part_list *list);
+/* Clears `kept` of the parts of a call site that grew: it handed out the kept ones over
+ * nearly the whole run. With `all`, of each part. kept_parts.c */
+void gs_part_list_judge_kept(struct gs_part_list *list, bool all);
 /* The number of parts that begin within the memory; *first is that of the first one. */
 size_t gs_part_list_within(const struct gs_part_list *list, uint64_t addr, uint64_t bytes,
                            size_t *first);

@@ -20,7 +20,8 @@ enum gs_group_holds {
     GS_HOLDS_NOTHING, /* or no allocator says */
     GS_HOLDS_PARTS,
     GS_HOLDS_UNKNOWN, /* memory without an address */
-    GS_HOLDS_ITSELF   /* it is such parts, by their own stacks */
+    GS_HOLDS_ITSELF,  /* it is such parts, by their own stacks */
+    GS_HOLDS_KEPT     /* likewise, that were owned when Python ended (gs_part.kept) */
 };
 
 struct gs_group {
@@ -41,6 +42,12 @@ struct gs_group {
      * suppresses the group; beyond_rule matches, but the group exceeds its caps. */
     uint32_t suppressed_by, beyond_rule;
 };
+
+/* Returns true if the group is parts of memory, by their own stacks. */
+static inline bool gs_group_is_parts(const struct gs_group *group)
+{
+    return group->holds == GS_HOLDS_ITSELF || group->holds == GS_HOLDS_KEPT;
+}
 
 /* The estimated number of allocations of a group; `count` is the recorded number. */
 static inline uint64_t gs_group_likely_count(const struct gs_group *group)

@@ -65,6 +65,9 @@ struct gs_part_report {
     uint32_t stack; /* of the call that the part is handed to; 0: not known */
 };
 void gs_tracker_part(struct gs_tracker *tracker, const struct gs_part_report *report);
+/* The owner of the part at an address was to be freed once Python had ended, and stays:
+ * gs_cached_parts_keep. */
+void gs_tracker_part_kept(struct gs_tracker *tracker, uint64_t addr);
 
 /* Larger than any address space. */
 #define GS_TRACKED_BYTES_MAX ((UINT64_C(1) << 48) - 1)

@@ -16,6 +16,7 @@
 
 #include "gs_base.h"
 #include "shim/api/api.h"
+#include "shim/api/torch_end.h"
 #include "shim/record.h"
 #include "shim/settings/log.h"
 #include "shim/state/state.h"
@@ -127,6 +128,7 @@ void REPORT_USAGE(void *memory, int64_t bytes, size_t allocated, size_t reserved
     if (!own) {
         own = find_own(__builtin_return_address(0));
         __atomic_store_n(&own_report, own, __ATOMIC_RELEASE);
+        gs_torch_end_watch();
     }
     if (state && state->tracker) {
         gs_tracker_part(state->tracker,

@@ -218,6 +218,85 @@ Test(parts, parts_with_stacks_are_leaks_of_their_own)
     gs_stacks_destroy(stacks);
 }
 
+/* ---- held until Python ended --------------------------------------------------------
+ */
+
+/* Tensors that come one after the other at one call site; `before` of another one are
+ * handed out first, and returned. Returns the report once all are kept by Python. */
+static char *report_of_kept(unsigned before, unsigned count, bool running,
+                            bool caches_leak)
+{
+    struct gs_stacks *stacks = test_stacks();
+    struct gs_tracker *tracker = test_tracker(stacks);
+    struct gs_report_config config = test_report_config();
+    struct gs_report_source source = test_source();
+    uint32_t load = TEST_STACK(stacks, AT_TORCH, AT_LOAD, AT_MAIN);
+    struct gs_report_summary summary;
+    struct gs_text text = {0};
+
+    source.module = in_c10;
+    source.resolve = name_c10;
+    config.running = running;
+    config.caches_leak = caches_leak;
+    test_leak(tracker, 0x10000, 0x10000, SECONDS(1),
+              TEST_STACK(stacks, AT_CUDART, AT_TORCH, AT_RUN, AT_MAIN));
+    for (unsigned i = 0; i < before; i++) {
+        part(tracker, 0x1f000, 512, load);
+        part(tracker, 0x1f000, -512, 0);
+    }
+    for (unsigned i = 0; i < count; i++) {
+        part(tracker, 0x10000 + i * 0x200, 512, load);
+        gs_tracker_part_kept(tracker, 0x10000 + i * 0x200);
+    }
+    gs_tracker_part_kept(tracker, 0x1e000); /* no part */
+    part(tracker, 0x1d000, 256, TEST_STACK(stacks, AT_TORCH, AT_MINE, AT_MAIN));
+    gs_report_write_from(tracker, &config, &source, &text, &summary);
+    gs_tracker_destroy(tracker);
+    gs_stacks_destroy(stacks);
+    return text.data;
+}
+
+Test(parts, what_globals_held_to_the_end_is_no_leak)
+{
+    char *text = report_of_kept(40, 20, false, false);
+
+    cr_expect_not_null(strstr(text, "Held by globals until Python ended: 10.0 KiB in 20 "
+                                    "tensors of PyTorch, not a leak\n"),
+                       "%s", text);
+    cr_expect_not_null(strstr(text, "LEAK 1: 256 B in 1 allocation"), "%s", text);
+    cr_expect_null(strstr(text, "LEAK 2"), "%s", text);
+    cr_expect_not_null(strstr(text, " 256 B leaked in 1 allocation, 1 call site\n"), "%s",
+                       text);
+    free(text);
+}
+
+/* Over nearly the whole run, so it is a list that grows; fewer may be layers. */
+Test(parts, a_line_that_held_more_and_more_leaks)
+{
+    char *text = report_of_kept(0, 20, false, false);
+
+    cr_expect_null(strstr(text, "Held"), "%s", text);
+    cr_expect_not_null(strstr(text, "LEAK 1: 10.0 KiB in 20 allocations"), "%s", text);
+    free(text);
+    text = report_of_kept(0, 7, false, false);
+    cr_expect_not_null(strstr(text, "Held by globals until Python ended: 3.50 KiB in 7 "),
+                       "%s", text);
+    free(text);
+}
+
+Test(parts, what_is_held_is_live_while_the_program_runs_and_a_leak_on_request)
+{
+    char *text = report_of_kept(40, 20, true, false);
+
+    cr_expect_null(strstr(text, "Held"), "%s", text);
+    cr_expect_not_null(strstr(text, " 10.3 KiB live in 21 allocations"), "%s", text);
+    free(text);
+    text = report_of_kept(40, 20, false, true);
+    cr_expect_null(strstr(text, "Held"), "%s", text);
+    cr_expect_not_null(strstr(text, "LEAK 1: 53.8 KiB"), "%s", text);
+    free(text);
+}
+
 /* ---- growth, and peaks ------------------------------------------------------------- */
 
 /* A line keeps more and more parts of memory that another line made the allocator take.

@@ -263,13 +263,17 @@ void gs_report_split_peaks(const struct gs_tracker *tracker,
 #define GS_REPORT_PART "tensor of PyTorch"
 /* "PyTorch": the framework whose allocator keeps a group; NULL: none. */
 const char *gs_report_cached_by(const struct gs_group *group);
+/* Returns true for tensors that Python's objects held until it ended: no leak, since the
+ * program could not have freed them later. */
+bool gs_report_is_kept(const struct gs_group *group);
 /* What the report cannot know of a group that an allocator keeps: "tensors in it are not
  * seen"; NULL: all is known. */
 const char *gs_report_cached_unseen(const struct gs_report_data *data,
                                     const struct gs_group *group);
-/* The number of rows of GS_CACHE: group.cached_by is at most that. */
+/* The number of rows of GS_CACHE. */
 unsigned gs_report_cache_rows(void);
-/* Prints a line for each framework that keeps memory; report_cached.c. */
+/* Prints a line for each framework that keeps memory, and one for what Python's objects
+ * held until it ended; report_cached.c. */
 void gs_report_cached(const struct gs_report_writer *writer);
 
 /* ---- report_owners.c: memory by the allocating module ----------------------------- */

@@ -99,7 +99,7 @@ static bool read_group(const struct gs_image *image, struct gs_group *group)
     group->stack = gs_image_stack(image, group->stack);
     group->suppressed_by = group->beyond_rule = 0;
     group->cached_by = 0;
-    if (group->holds > GS_HOLDS_ITSELF) {
+    if (group->holds > GS_HOLDS_KEPT) {
         group->holds = GS_HOLDS_NOTHING;
     }
     memset(group->found, 0, sizeof(group->found));
@@ -155,6 +155,7 @@ static void read_parts(const struct gs_image *image)
         gs_image_record_time(image, part.time_ns);
         gs_cached_parts_add(parts, &part); /* once, if it was being moved */
     }
+    parts->handed_out = was->handed_out;
     image->out->tracker->parts = parts;
 }
 

@@ -40,13 +40,13 @@ cached_leaks_case() {
   expect_text shim.err 'SUMMARY: gpushim: 0 errors, 9[.]00 MiB leaked in 3 allocations, 3 call sites$'
   expect_text shim.err '^==[0-9]+== Cached by PyTorch: 6[.]00 MiB in 4 allocations, not a leak$'
   grep -E '^==[0-9]+==     #0' shim.err | sed 's/^.*#0 *//; s/  */ /' >firsts
-  printf '%s\n' 'load_batch train.py:32' 'load_batch train.py:32' 'Block.forward train.py:23' | diff - firsts ||
+  printf '%s\n' 'load_batch train.py:33' 'load_batch train.py:33' 'Block.forward train.py:24' | diff - firsts ||
     fail "the first frames are not the program's own"
   expect_text shim.err '^==[0-9]+==        [.][.][.] [0-9]+ frames of PyTorch'
   expect_text shim.err '^==[0-9]+==   train[.]py +9[.]00 MiB +3$'
   expect_text shim.err '^==[0-9]+==   PyTorch +6[.]00 MiB +4$'
   expect_no_text shim.err '(libc10|torch/|nn/__init__|threading[.]py)'
-  expect_text out.csv ',train[.]py,tensor of PyTorch,Block[.]forward,.*/train[.]py,23,<module>;train;Block[.]forward,'
+  expect_text out.csv ',train[.]py,tensor of PyTorch,Block[.]forward,.*/train[.]py,24,<module>;train;Block[.]forward,'
   expect_no_text out.collapsed '(torch_empty|_call_impl)'
   expect_text out.prom 'owner="train[.]py"'
   expect_text out.openmetrics 'owner="train[.]py"'
@@ -119,6 +119,28 @@ families_peak_case() {
   expect_equal "cached: four now, one place then" 5 "$(grep -o '"cached_by": "PyTorch"' out.json | wc -l)"
 }
 add_case "families tensors at the peak" families_peak_case
+
+# A graph of a global holds tensors until Python ends, and PyTorch then does not free them.
+families_graph_case() {
+  torch_like graph GPUSHIM_OUTPUT=json,csv GPUSHIM_OUTPUT_FILE=out
+  expect_status shim 0
+  expect_equal "lines" 5 "$(grep -c '^==' shim.err)"
+  expect_text shim.err '^==[0-9]+== Held by globals until Python ended: 9[.]00 MiB in 3 tensors of PyTorch, not a leak$'
+  expect_text shim.err '^==[0-9]+== Cached by PyTorch: 6[.]00 MiB in 4 allocations, not a leak$'
+  expect_equal "held in JSON" 3 "$(grep -o '"held_by": "Python"' out.json | wc -l)"
+  expect_text out.csv ',train[.]py,tensor of PyTorch,Block[.]forward,.*,4194304,1,0,0,'
+}
+add_case "families what globals held to the end is no leak" families_graph_case
+
+# A list that a global keeps filling with graphs is a leak nonetheless.
+families_graphs_case() {
+  torch_like graphs
+  expect_status shim 9
+  expect_text shim.err '^==[0-9]+== LEAK 1: 40[.]0 MiB in 40 allocations '
+  expect_text shim.err '^==[0-9]+==     #0 keep_again '
+  expect_no_text shim.err 'Held by'
+}
+add_case "families a list of graphs that grows is a leak" families_graphs_case
 
 families_all_case() {
   torch_like leaks GPUSHIM_STACK_FRAMES=all

@@ -276,6 +276,9 @@ static void put_place(const struct gs_export *export, struct gs_json *json,
     if (gs_report_cached_by(group)) {
         gs_json_member_text(json, "cached_by", gs_report_cached_by(group));
     }
+    if (gs_report_is_kept(group)) {
+        gs_json_member_text(json, "held_by", "Python");
+    }
     put_likely(export, json, group);
     if (export->config->growth) {
         gs_json_member_bool(json, "growing",

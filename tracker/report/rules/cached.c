@@ -22,6 +22,8 @@ static const struct {
 };
 
 #define ROWS GS_ARRAY_LEN(rows)
+/* gs_group.cached_by of what Python's objects held to the end. */
+#define KEPT (ROWS + 1)
 
 /* A frame that was looked up. */
 #define FRAMES_KEPT 2048u
@@ -158,6 +160,10 @@ void gs_report_find_cached(const struct gs_tracker *tracker,
             group->holds == GS_HOLDS_ITSELF) {
             continue;
         }
+        if (group->holds == GS_HOLDS_KEPT) {
+            group->cached_by = gs_growth_has(config->growth, group) ? 0 : KEPT;
+            continue;
+        }
         unsigned row = row_of_stack(&search, group->stack);
         if (row == 0 || (group->lost && rows[row - 1].most == 0)) {
             continue;
@@ -292,8 +298,14 @@ void gs_report_split_peaks(const struct gs_tracker *tracker,
 
 const char *gs_report_cached_by(const struct gs_group *group)
 {
-    return group->cached_by ? gs_frame_family_name(rows[group->cached_by - 1].family)
-                            : NULL;
+    return group->cached_by && !gs_report_is_kept(group)
+               ? gs_frame_family_name(rows[group->cached_by - 1].family)
+               : NULL;
+}
+
+bool gs_report_is_kept(const struct gs_group *group)
+{
+    return group->cached_by == KEPT;
 }
 
 const char *gs_report_cached_unseen(const struct gs_report_data *data,

@@ -94,8 +94,7 @@ static bool read_the_same(const struct gs_report_config *config,
                           const struct gs_group *b)
 {
     if (a->api != b->api || a->device != b->device || a->kind != b->kind ||
-        a->lost != b->lost ||
-        (a->holds == GS_HOLDS_ITSELF) != (b->holds == GS_HOLDS_ITSELF)) {
+        a->lost != b->lost || gs_group_is_parts(a) != gs_group_is_parts(b)) {
         return false;
     }
     struct gs_shown_stack one = gs_frame_table_show(frames, config, a->stack);
@@ -212,9 +211,8 @@ static bool write_site(const struct gs_report_writer *writer, const struct gs_pe
     }
     gs_text_add(writer->text, "\n");
     gs_text_add(writer->text, "%s  %s, %s, %s\n", writer->prefix,
-                held->holds == GS_HOLDS_ITSELF
-                    ? GS_REPORT_PART
-                    : gs_report_call(writer, &stack, held->api),
+                gs_group_is_parts(held) ? GS_REPORT_PART
+                                        : gs_report_call(writer, &stack, held->api),
                 gs_report_memory_name(held->kind, held->device, where),
                 fate_of(&peak->places[number], fate));
     gs_report_stack(writer, &stack);

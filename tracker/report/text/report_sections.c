@@ -353,7 +353,7 @@ void gs_report_call_line(const struct gs_report_writer *writer,
     char place[64], ages[80];
 
     gs_text_add(writer->text, "%s  %s, %s, %s%s\n", writer->prefix,
-                group->holds == GS_HOLDS_ITSELF
+                gs_group_is_parts(group)
                     ? GS_REPORT_PART
                     : gs_report_call_name(writer->tracker, call, group->api),
                 gs_report_memory_name(group->kind, group->device, place),

@@ -251,8 +251,8 @@ const char *gs_export_call_of(const struct gs_export *export,
                               const struct gs_export_stack *stack,
                               const struct gs_group *group)
 {
-    return group->holds == GS_HOLDS_ITSELF ? GS_REPORT_PART
-                                           : gs_export_call(export, stack, group->api);
+    return gs_group_is_parts(group) ? GS_REPORT_PART
+                                    : gs_export_call(export, stack, group->api);
 }
 
 const struct gs_symbol_request *gs_export_innermost(const struct gs_export *export,

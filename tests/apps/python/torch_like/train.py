@@ -5,6 +5,7 @@ leaks       three tensors are not, one behind a layer, one on a line that a thre
 model       a fourth, of a layer within a layer; reused: one, in a block that another line made the allocator take
 killed      as leaks, and SIGKILL
 grows       a line keeps one tensor after the other, in blocks that another line made the allocator take
+graph       a graph holds the tensors of `leaks` to the end; graphs: and a line keeps one graph after the other
 unreported  as leaks, and the allocator does not say which tensors there are
 uncached    one tensor past the cache
 """
@@ -58,8 +59,14 @@ elif sys.argv[1] == "grows":
     for _ in range(30):
         keep_again(1 << 20)
         time.sleep(0.1)
+elif sys.argv[1] == "graphs":
+    for _ in range(40):
+        keep_again(1 << 20)
 else:
     train()
+if sys.argv[1].startswith("graph"):
+    for made in kept:
+        torch.graph(made)
 if sys.argv[1] == "model":
     Encoder()(8 << 20)
 if sys.argv[1] == "right":

@@ -5,6 +5,8 @@ import os
 _folder = os.environ["TORCH_LIBRARIES"]
 _c10 = ctypes.CDLL(_folder + "/libc10.so")
 _cuda = ctypes.CDLL(_folder + "/libc10_cuda.so")
+_python = ctypes.CDLL(_folder + "/libtorch_python.so")
+_python.torch_graph.argtypes = [ctypes.c_void_p]
 _cuda.torch_empty.restype = _cuda.torch_uncached.restype = ctypes.c_void_p
 _cuda.torch_delete.argtypes = [ctypes.c_void_p]
 
@@ -19,6 +21,10 @@ def uncached(size):
 
 def delete(tensor):
     _cuda.torch_delete(tensor)
+
+
+def graph(tensor):
+    _python.torch_graph(tensor)
 
 
 def reports():

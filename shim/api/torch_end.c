@@ -1,0 +1,152 @@
+/*
+ * torch_end.c - finds the tensors that PyTorch cannot free because Python has ended.
+ *
+ * An autograd graph and a gradient hold tensors, and with each its Python object. PyTorch
+ * (since 2.10) drops that object by decref of ConcretePyInterpreterVTable, which first
+ * calls Py_IsInitialized. While the interpreter ends the answer is 0: the object stays,
+ * and the tensor's memory with it, and all that this tensor holds. So the program's
+ * globals held them to the end; they are not lost.
+ *
+ * The slot of Py_IsInitialized in libtorch_python.so is set to a function here. decref
+ * has the object as its second argument, whose register it has not changed before that
+ * call.
+ *
+ * Owns:  the slot.   Lock: none, atomic.
+ */
+#include <dlfcn.h>
+#include <link.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "gs_base.h"
+#include "shim/api/torch_end.h"
+#include "shim/api/torch_graph.h"
+#include "shim/link/elf_module.h"
+#include "shim/state/state.h"
+#include "tracker/tracker.h"
+
+#define LIBRARY "libtorch_python.so"
+#define ASKED   "Py_IsInitialized"
+
+/* A Python object of a tensor has the tensor behind two words, a reference count and the
+ * type. */
+#define FIRST_MEMBER 16u
+
+typedef int is_initialized_fn(void);
+static is_initialized_fn *own; /* atomic: Python's */
+
+static void keep(uint64_t addr)
+{
+    struct gs_state *state = gs_state_peek();
+
+    if (state && state->tracker) {
+        gs_tracker_part_kept(state->tracker, addr);
+    }
+}
+
+/* Any value may be in that register. */
+static void keep_tensors(uintptr_t object)
+{
+    uintptr_t tensor;
+    struct iovec here = {&tensor, sizeof(tensor)};
+    struct iovec there = {(void *)(object + FIRST_MEMBER), sizeof(tensor)};
+
+    if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) == (ssize_t)sizeof(tensor)) {
+        gs_torch_graph_walk(tensor, keep);
+    }
+}
+
+/* Called as Py_IsInitialized, which has no parameters. */
+static int is_initialized(uintptr_t interpreter, uintptr_t object)
+{
+    int answer = __atomic_load_n(&own, __ATOMIC_ACQUIRE)();
+
+    (void)interpreter;
+    if (answer == 0) {
+        keep_tensors(object);
+    }
+    return answer;
+}
+
+static bool visit_slot(const char *name, void **slot, bool is_data, void *data)
+{
+    void ***found = data;
+
+    if (is_data || strcmp(name, ASKED) != 0) {
+        return false;
+    }
+    *found = slot;
+    return true;
+}
+
+/* Whether the linker has made the slot read-only. */
+static bool is_fixed(const struct dl_phdr_info *info, void *const *slot)
+{
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        uintptr_t begin = info->dlpi_addr + segment->p_vaddr;
+        if (segment->p_type == PT_GNU_RELRO && (uintptr_t)slot >= begin &&
+            (uintptr_t)slot < begin + segment->p_memsz) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void set_slot(const struct dl_phdr_info *info, void **slot)
+{
+    uintptr_t page_bytes = getauxval(AT_PAGESZ);
+    void *page = (void *)((uintptr_t)slot & ~(page_bytes - 1));
+    const bool fixed = is_fixed(info, slot);
+
+    if (fixed && mprotect(page, page_bytes, PROT_READ | PROT_WRITE) != 0) {
+        return;
+    }
+    __atomic_store_n(slot, (void *)is_initialized, __ATOMIC_RELEASE);
+    if (fixed) {
+        (void)mprotect(page, page_bytes, PROT_READ);
+    }
+}
+
+/* Inside the linker's lock, which keeps the module. */
+static int visit(struct dl_phdr_info *info, size_t size, void *data)
+{
+    const struct gs_module_ref module = gs_elf_module_in(info);
+    const char *soname = module.dynamic ? gs_elf_soname(&module) : NULL;
+    void **slot = NULL;
+
+    (void)size;
+    (void)data;
+    if (!soname) {
+        return 0;
+    }
+    gs_torch_graph_module(info, soname);
+    if (strcmp(soname, LIBRARY) == 0) {
+        (void)gs_elf_visit_slots(&module, visit_slot, &slot);
+    }
+    if (slot) {
+        set_slot(info, slot);
+    }
+    return 0;
+}
+
+void gs_torch_end_watch(void)
+{
+    static bool done; /* atomic */
+    void *found;
+    is_initialized_fn *function;
+
+    if (__atomic_exchange_n(&done, true, __ATOMIC_ACQ_REL)) {
+        return;
+    }
+    found = dlsym(RTLD_DEFAULT, ASKED);
+    if (!found) {
+        return; /* a program in C++ */
+    }
+    memcpy(&function, &found, sizeof(function));
+    __atomic_store_n(&own, function, __ATOMIC_RELEASE);
+    (void)gs_elf_visit(visit, NULL);
+}
