@@ -33,6 +33,11 @@ cached_right_case() {
 }
 add_case "families cached memory is no leak" cached_right_case
 
+# csv_live_of OWNER FILE: what the rows of an owner have now.
+csv_live_of() { python3 -c '
+import csv, sys
+print(sum(int(row["live_bytes"]) for row in csv.DictReader(open(sys.argv[2])) if row["owner"] == sys.argv[1]))' "$@"; }
+
 # A tensor that is live at the end is a leak; the program's own line is the first of its stack.
 cached_leaks_case() {
   torch_like leaks GPUSHIM_OUTPUT=json,csv,collapsed,prometheus,openmetrics GPUSHIM_OUTPUT_FILE=out
@@ -47,6 +52,11 @@ cached_leaks_case() {
   expect_text shim.err '^==[0-9]+==   PyTorch +6[.]00 MiB +4$'
   expect_no_text shim.err '(libc10|torch/|nn/__init__|threading[.]py)'
   expect_text out.csv ',train[.]py,tensor of PyTorch,Block[.]forward,.*/train[.]py,24,<module>;train;Block[.]forward,'
+  expect_text out.csv '^0,device,PyTorch,cudaMalloc,'
+  expect_equal "bytes of train.py in CSV" 9437184 "$(csv_live_of train.py out.csv)"
+  expect_equal "bytes of PyTorch in CSV" 6293504 "$(csv_live_of PyTorch out.csv)"
+  expect_text out.collapsed '^GPU 0;cached by PyTorch;'
+  expect_equal "leaks in the flame graph" 9437184 "$(awk '!/;cached by / { sum += $NF } END { print sum }' out.collapsed)"
   expect_no_text out.collapsed '(torch_empty|_call_impl)'
   expect_text out.prom 'owner="train[.]py"'
   expect_text out.openmetrics 'owner="train[.]py"'
@@ -157,6 +167,16 @@ cached_unknown_case() {
   expect_text shim.err 'Cached by PyTorch: 15[.]0 MiB in 4 allocations, not a leak \(tensors in it are not seen: gpushim --torch=tensors\)$'
 }
 add_case "families cached memory without reports" cached_unknown_case
+
+# Beside a leak of the program's: the sums of the owners are what leaked, and what is cached.
+cached_unknown_owner_case() {
+  torch_like unreported_leak
+  expect_status shim 9
+  expect_text shim.err '1[.]00 MiB leaked in 1 allocation, '
+  expect_text shim.err '^==[0-9]+==   train[.]py +1[.]00 MiB +1$'
+  expect_text shim.err '^==[0-9]+==   PyTorch +15[.]0 MiB +4$'
+}
+add_case "families owners with cached memory without reports" cached_unknown_owner_case
 
 cached_as_leaks_case() {
   torch_like right GPUSHIM_SUPPRESSIONS_BUILTIN=off

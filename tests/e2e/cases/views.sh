@@ -152,6 +152,19 @@ views_folded_case() {
 }
 add_case "views folds the frames of frameworks" views_folded_case
 
+# What is no leak is a list of its own, with the reason.
+views_cached_case() {
+  torch_like graph GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=run.json
+  make_page run.json
+  take_page run.html run.json
+  show_page found view=2 open=1 open=0
+  expect_text found.out '^option: Cached or held, no leak [(]15[.]0 MiB[)]$'
+  expect_text found.out '^detail: cudaMalloc, GPU 0, .*live at exit, cached by PyTorch$'
+  expect_text found.out '^detail: tensor of PyTorch, .*live at exit, held by globals until Python ended$'
+  expect_no_text found.out 'Suppressed'
+}
+add_case "views cached and held memory" views_cached_case
+
 # Devices, peaks, what is live; and why not everything was recorded.
 views_header_case() {
   run_for_page peaks_linked GPUSHIM_STACK=min:4K -- leak

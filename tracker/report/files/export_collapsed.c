@@ -76,6 +76,10 @@ static void put_group(const struct gs_export *export, struct gs_export_out *out,
         return;
     }
     put_name(out, gs_report_memory_name(group->kind, group->device, place));
+    if (gs_report_cached_by(group)) {
+        gs_out_text(out, ";cached by ");
+        put_name(out, gs_report_cached_by(group));
+    }
     gs_export_put_frames(export, out, group->stack);
     gs_out_char(out, ' ');
     gs_out_number(out, gs_likely(group->likely_bytes));

@@ -140,7 +140,8 @@ static const char *describe(struct table *table, const struct gs_group *site,
 {
     const struct gs_export *export = table->export;
     const struct gs_export_stack *stack = gs_export_stack(export, site->stack);
-    const char *owner = gs_export_owner(export, site->stack);
+    const char *cached_by = gs_report_cached_by(site);
+    const char *owner = cached_by ? cached_by : gs_export_owner(export, site->stack);
     struct gs_export_out *out = begin(&table->text);
 
     if (!gs_export_on_host(site->kind, site->device)) {

@@ -125,7 +125,8 @@ const views = [
   makeView(isLive ? 'What is live' : 'What leaked', isLive ? 'LIVE' : 'LEAK', isLive ? 'of live' : 'of leaked',
     list(report.leaks).concat(list(report.unplaced)), report.summary?.leaked_bytes),
   ...list(report.peaks).map(peakView),
-  makeView('Suppressed', 'SUPPRESSED', 'of suppressed', list(report.suppressed)),
+  makeView('Cached or held, no leak', 'CACHED', 'of cached', list(report.suppressed).filter((site) => site.cached_by || site.held_by)),
+  makeView('Suppressed', 'SUPPRESSED', 'of suppressed', list(report.suppressed).filter((site) => !site.cached_by && !site.held_by)),
   makeView('Registered host memory', 'REGISTERED', 'of registered', list(report.registered)),
 ].filter((view, index) => index === 0 || view.sites.length > 0);
 
@@ -400,7 +401,8 @@ function siteDetail(site) {
       (site.site.growing ? ', still growing' : '') +
       (site.isEstimate ? `, by ${countText(site.site.count)} sampled` : '')),
     element('p', 'name', [site.site.call, site.memory, agesText(site.site) + fateText(site),
-      site.site.rule && `suppressed by ${site.site.rule}`].filter(Boolean).join(', ')),
+      site.site.rule && `suppressed by ${site.site.rule}`, site.site.cached_by && `cached by ${site.site.cached_by}`,
+      site.site.held_by && `held by globals until ${site.site.held_by} ended`].filter(Boolean).join(', ')),
     stackList(site.site));
   row.append(cell);
   return row;
