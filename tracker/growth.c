@@ -15,13 +15,16 @@
  * this many snapshots have passed since the last increase. */
 #define GROWN_MIN  3
 #define RECENT_MAX 3
+/* A call site that did not grow counts so much less: a cache that has filled up comes
+ * behind a leak. */
+#define RESTED 64
 
 struct gs_growth {
     struct gs_mutex lock;
     struct gs_growth_sums last;
     struct gs_groups sites;     /* live at the last snapshot */
     struct gs_trend *trends;    /* one for each item of `sites` */
-    struct gs_growing *growing; /* the most grown first */
+    struct gs_growing *growing; /* the fastest first */
     size_t growing_count;
 };
 
@@ -94,7 +97,9 @@ static struct gs_trend trend_of(const struct gs_growth *growth,
         return trend;
     }
     trend = growth->trends[before - growth->sites.items];
+    trend.recent_bytes /= site->bytes > before->bytes ? 2 : RESTED;
     if (site->bytes > before->bytes) {
+        trend.recent_bytes += site->bytes - before->bytes;
         trend.grown++;
         trend.last_snapshot = growth->last.snapshots;
     }
@@ -113,6 +118,9 @@ static int by_growth(const void *left, const void *right)
     uint64_t x = a->group.bytes - a->trend.base_bytes;
     uint64_t y = b->group.bytes - b->trend.base_bytes;
 
+    if (a->trend.recent_bytes != b->trend.recent_bytes) {
+        return a->trend.recent_bytes < b->trend.recent_bytes ? 1 : -1;
+    }
     return x == y ? 0 : x < y ? 1 : -1;
 }
 

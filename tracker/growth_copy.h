@@ -16,8 +16,10 @@ struct gs_trend {
     uint64_t base_bytes, base_count; /* at its last decrease, or first snapshot */
     uint64_t since_ns;               /* the time of that snapshot */
     uint64_t since_snapshot,
-        last_snapshot; /* that snapshot; the last one with an increase */
-    uint64_t grown;    /* snapshots since with an increase */
+        last_snapshot;     /* that snapshot; the last one with an increase */
+    uint64_t grown;        /* snapshots since with an increase */
+    uint64_t recent_bytes; /* how fast it grows now: the last increases, each counts half
+                            * of the next */
 };
 
 /* A growing call site. */

@@ -133,6 +133,24 @@ Test(growth, a_slow_leak_beside_a_large_one)
     cr_expect(is_growing(2));
 }
 
+/* A cache that has filled up had grown by far more. */
+Test(growth, a_leak_comes_before_a_cache_that_is_full)
+{
+    for (int i = 0; i < 10; i++) {
+        if (i < 8)
+            take(1, 1 << 18);
+        take(2, 1 << 10);
+        look();
+        struct gs_growth_snapshot last = gs_growth_last(growth, 5);
+        cr_assert_eq(last.count, i < 3 ? 0 : 2, "%zu after %d looks", last.count, i);
+        if (i == 7)
+            cr_expect_eq(last.growing[0].group.stack, 1, "it grows faster");
+        if (i == 9)
+            cr_expect_eq(last.growing[0].group.stack, 2, "it alone still grows");
+        free(last.growing);
+    }
+}
+
 Test(growth, is_written)
 {
     struct gs_report_config config = {.pid = 7};

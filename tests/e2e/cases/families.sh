@@ -115,6 +115,16 @@ families_grows_case() {
 }
 add_case "families tensors that grow" families_grows_case
 
+# The allocator's cache grows by far more, and is not what the program keeps.
+families_fills_case() {
+  torch_like fills GPUSHIM_INTERVAL=stats:200ms CUDASIM_MEMORY=2G
+  grep -A 3 ' GROWING 1: ' shim.err | awk '$2 == "#0" { print $3 }' | sort -u >firsts
+  expect_equal "what grows first" keep_again "$(<firsts)"
+  expect_text shim.err '^==[0-9]+== GROWING 2: '
+  expect_text shim.err '^==[0-9]+==   cudaMalloc, GPU 0, .*growing, cached by PyTorch$'
+}
+add_case "families a cache grows behind the program's line" families_fills_case
+
 # Who had the memory at the peak: what is freed since, and the tensor that made the peak.
 families_peak_case() {
   torch_like right GPUSHIM_VERBOSE=2 GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=out.json

@@ -181,6 +181,42 @@ void gs_report_find_cached(const struct gs_tracker *tracker,
     free(search.known);
 }
 
+/* ---- growth ----------------------------------------------------------------------- */
+
+/* Moves an item behind those up to `end`. */
+static void move_behind(struct gs_growing *growing, size_t from, size_t end)
+{
+    const struct gs_growing item = growing[from];
+
+    memmove(&growing[from], &growing[from + 1], (end - from - 1) * sizeof(*growing));
+    growing[end - 1] = item;
+}
+
+void gs_report_sort_growing(const struct gs_tracker *tracker,
+                            const struct gs_report_config *config,
+                            const struct gs_report_source *source,
+                            struct gs_growing *growing, size_t count)
+{
+    struct search search = {.stacks = tracker->config.stacks, .source = source};
+
+    if (config->caches_leak || count == 0 || !search.stacks ||
+        !(search.known = calloc(FRAMES_KEPT, sizeof(*search.known)))) {
+        return;
+    }
+    for (size_t i = 0, left = count; left > 0; left--) {
+        struct gs_group *group = &growing[i].group;
+        unsigned row = gs_group_is_parts(group) ? 0 : row_of_stack(&search, group->stack);
+        group->cached_by = 0;
+        if (row != 0 && rows[row - 1].most == 0) {
+            group->cached_by = (uint8_t)row;
+            move_behind(growing, i, count);
+        } else {
+            i++;
+        }
+    }
+    free(search.known);
+}
+
 /* ---- a peak ----------------------------------------------------------------------- */
 
 /* PyTorch reports the parts of its device memory. */

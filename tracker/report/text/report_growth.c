@@ -4,6 +4,7 @@
  */
 #include "tracker/report/report_internal.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -96,11 +97,15 @@ static void write_named(const struct gs_report_writer *writer,
                         const struct gs_group *group, struct gs_growth_names *names)
 {
     const struct gs_growth_name *name = find_name(names, group->stack);
+    const char *cached_by = gs_report_cached_by(group);
     struct gs_text lines = {0};
     struct gs_report_writer apart = *writer;
+    char fate[64];
 
+    snprintf(fate, sizeof(fate), "growing%s%s", cached_by ? ", cached by " : "",
+             cached_by ? cached_by : "");
     if (name) {
-        gs_report_call_line(writer, group, name->call, "growing");
+        gs_report_call_line(writer, group, name->call, fate);
         gs_text_add_bytes(writer->text, name->text, name->length);
         return;
     }
@@ -108,7 +113,7 @@ static void write_named(const struct gs_report_writer *writer,
         gs_frame_table_show(writer->frames, writer->config, group->stack);
     apart.text = &lines;
     gs_report_stack(&apart, &stack);
-    gs_report_call_line(writer, group, stack.call, "growing");
+    gs_report_call_line(writer, group, stack.call, fate);
     gs_text_add_bytes(writer->text, lines.data ? lines.data : "", lines.length);
     stack.id = group->stack;
     keep_name(names, &stack, &lines);
@@ -191,6 +196,18 @@ static const char *note_of(const struct gs_report_writer *writer)
                                                            : NULL;
 }
 
+/* The last snapshot with at most as many call sites; `growing` is to be freed. */
+static struct gs_growth_snapshot last_of(const struct gs_report_writer *writer,
+                                         struct gs_growth *growth, unsigned most)
+{
+    struct gs_growth_snapshot last = gs_growth_last(growth, most > 0 ? UINT_MAX : 0);
+
+    gs_report_sort_growing(writer->tracker, writer->config, writer->source, last.growing,
+                           last.count);
+    last.count = last.count < most ? last.count : most;
+    return last;
+}
+
 /* Looks up the names of call sites that were not written before, and their files. */
 static void find_names(const struct gs_report_writer *writer,
                        const struct gs_growth_snapshot *last,
@@ -257,11 +274,11 @@ void gs_growth_write(struct gs_growth *growth, struct gs_tracker *tracker,
                      const struct gs_report_config *config, unsigned most,
                      struct gs_growth_names *names, struct gs_text *text)
 {
-    struct gs_growth_snapshot last = gs_growth_last(growth, most);
     struct gs_live_source live;
     const struct gs_report_source source = gs_report_live(tracker, config, &live);
     struct gs_report_writer writer = {
         .tracker = tracker, .config = config, .source = &source, .text = text};
+    struct gs_growth_snapshot last = last_of(&writer, growth, most);
 
     snprintf(writer.prefix, sizeof(writer.prefix), "==%ld== ", config->pid);
     gs_text_add(text, "%s", writer.prefix);
@@ -278,7 +295,7 @@ void gs_report_growth_paths(const struct gs_report_writer *writer)
     if (!config->growth || config->growing == 0) {
         return;
     }
-    struct gs_growth_snapshot last = gs_growth_last(config->growth, config->growing);
+    struct gs_growth_snapshot last = last_of(writer, config->growth, config->growing);
     find_names(writer, &last, &names, &frames, writer->paths);
     gs_frame_table_free(&frames);
     free(last.growing);
@@ -292,7 +309,7 @@ void gs_report_growth(const struct gs_report_writer *writer)
     if (!config->growth || config->growing == 0) {
         return;
     }
-    struct gs_growth_snapshot last = gs_growth_last(config->growth, config->growing);
+    struct gs_growth_snapshot last = last_of(writer, config->growth, config->growing);
     (void)add_paths(&names, writer->paths);
     gs_text_add(writer->text, "%slast sample ", writer->prefix);
     write_last(writer, &last, &names);

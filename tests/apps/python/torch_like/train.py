@@ -4,7 +4,7 @@ right       all tensors are deleted; the allocator keeps their memory
 leaks       three tensors are not, one behind a layer, one on a line that a thread runs
 model       a fourth, of a layer within a layer; reused: one, in a block that another line made the allocator take
 killed      as leaks, and SIGKILL
-grows       a line keeps one tensor after the other, in blocks that another line made the allocator take
+grows       a line keeps one tensor after the other, in blocks that another line made the allocator take; fills: in few
 graph       a graph holds the tensors of `leaks` to the end; graphs: and a line keeps one graph after the other
 unreported  as leaks, and the allocator does not say which tensors there are; unreported_leak: one past the cache, too
 uncached    one tensor past the cache
@@ -58,6 +58,11 @@ elif sys.argv[1] == "grows":
         torch.delete(made)
     for _ in range(30):
         keep_again(1 << 20)
+        time.sleep(0.1)
+elif sys.argv[1] == "fills":
+    for turn in range(28):
+        torch.delete(torch.empty((turn + 1) << 20, REPORTED))
+        keep_again(1 << 10)
         time.sleep(0.1)
 elif sys.argv[1] == "graphs":
     for _ in range(40):
