@@ -14,7 +14,7 @@
 /* The texts are in their rows: no program pays for relocating them at its start. */
 static const struct {
     unsigned char family, most;
-    char file[32], function[24], unseen[56];
+    char file[32], function[24], unseen[72];
 } rows[] = {
 #define GS_CACHE(family, file, function, most, unseen)                                   \
     {GS_FAMILY_##family, most, file, function, unseen},
