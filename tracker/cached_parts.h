@@ -92,6 +92,9 @@ void gs_part_list_free(struct gs_part_list *list);
 /* Clears `kept` of the parts of a call site that grew: it handed out the kept ones over
  * nearly the whole run. With `all`, of each part. kept_parts.c */
 void gs_part_list_judge_kept(struct gs_part_list *list, bool all);
+/* Whether all parts that begin within the memory are kept. */
+bool gs_part_list_all_kept(const struct gs_part_list *list, uint64_t addr,
+                           uint64_t bytes);
 /* The number of parts that begin within the memory; *first is that of the first one. */
 size_t gs_part_list_within(const struct gs_part_list *list, uint64_t addr, uint64_t bytes,
                            size_t *first);

@@ -99,3 +99,14 @@ void gs_part_list_judge_kept(struct gs_part_list *list, bool all)
     }
     gs_host_unmap(kept, bytes);
 }
+
+bool gs_part_list_all_kept(const struct gs_part_list *list, uint64_t addr, uint64_t bytes)
+{
+    size_t first, count = gs_part_list_within(list, addr, bytes, &first);
+    bool all = true;
+
+    for (size_t i = first; i < first + count; i++) {
+        all = all && list->items[i].kept;
+    }
+    return all;
+}

@@ -2,7 +2,7 @@
  * torch_end.c - finds the tensors that PyTorch cannot free because Python has ended.
  *
  * An autograd graph and a gradient hold tensors, and with each its Python object. PyTorch
- * (since 2.10) drops that object by decref of ConcretePyInterpreterVTable, which first
+ * (2.15; not 2.8) drops that object by decref of ConcretePyInterpreterVTable, which first
  * calls Py_IsInitialized. While the interpreter ends the answer is 0: the object stays,
  * and the tensor's memory with it, and all that this tensor holds. So the program's
  * globals held them to the end; they are not lost.

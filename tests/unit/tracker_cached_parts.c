@@ -284,6 +284,34 @@ Test(parts, a_line_that_held_more_and_more_leaks)
     free(text);
 }
 
+/* As where stacks are sampled: the memory counts as cached. */
+Test(parts, held_without_their_stacks)
+{
+    for (int kept = 0; kept < 2; kept++) {
+        struct gs_stacks *stacks = test_stacks();
+        struct gs_tracker *tracker = test_tracker(stacks);
+        struct gs_report_config config = test_report_config();
+        struct gs_report_source source = test_source();
+        struct gs_report_summary summary;
+        struct gs_text text = {0};
+
+        source.module = in_c10;
+        source.resolve = name_c10;
+        test_leak(tracker, 0x10000, 0x1000, SECONDS(1),
+                  TEST_STACK(stacks, AT_CUDART, AT_TORCH, AT_RUN, AT_MAIN));
+        part(tracker, 0x10000, 512, 0);
+        part(tracker, 0x10200, 512, 0);
+        gs_tracker_part_kept(tracker, 0x10000);
+        if (kept)
+            gs_tracker_part_kept(tracker, 0x10200);
+        gs_report_write_from(tracker, &config, &source, &text, &summary);
+        cr_expect_eq(summary.leaked_bytes, kept ? 0 : 0x1000, "%s", text.data);
+        free(text.data);
+        gs_tracker_destroy(tracker);
+        gs_stacks_destroy(stacks);
+    }
+}
+
 Test(parts, what_is_held_is_live_while_the_program_runs_and_a_leak_on_request)
 {
     char *text = report_of_kept(40, 20, true, false);

@@ -64,11 +64,16 @@ static bool visit_live(void *arg, const struct gs_allocation *allocation)
     if (gather->data->parts.known) {
         part.holds = (uint8_t)holds_of(&gather->data->parts, allocation);
     }
-    if (part.holds != GS_HOLDS_PARTS ||
-        !gs_part_list_split(&gather->data->parts, allocation->addr, &part, add_part,
-                            gather)) {
-        add_part(gather, &part);
+    if (part.holds == GS_HOLDS_PARTS) {
+        const struct gs_part_list *parts = &gather->data->parts;
+        if (gs_part_list_split(parts, allocation->addr, &part, add_part, gather)) {
+            return true;
+        }
+        if (gs_part_list_all_kept(parts, allocation->addr, allocation->bytes)) {
+            part.holds = GS_HOLDS_NOTHING; /* without their stacks, as cached */
+        }
     }
+    add_part(gather, &part);
     return true;
 }
 
