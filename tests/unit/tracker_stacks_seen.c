@@ -165,14 +165,23 @@ __asm__(".pushsection .text\n"
         ".size call_with_data, . - call_with_data\n"
         ".popsection\n");
 
+struct read_words {
+    struct gs_walk_reads notes;
+    uintptr_t words[GS_WALK_WORDS];
+};
+
 static void record_walk(void *argument)
 {
-    struct gs_walk_reads *notes = argument;
+    struct read_words *read = argument;
     uintptr_t frames[64];
     enum gs_walk_end end;
 
-    notes->base = (uintptr_t)__builtin_frame_address(0);
-    cr_assert_gt(gs_unwind_walk_recording(GS_UNWIND_CFI, frames, 64, &end, notes), 3);
+    read->notes.base = (uintptr_t)__builtin_frame_address(0);
+    cr_assert_gt(gs_unwind_walk_recording(GS_UNWIND_CFI, frames, 64, &end, &read->notes),
+                 3);
+    cr_assert_leq(read->notes.count, GS_WALK_WORDS);
+    for (unsigned i = 0; i < read->notes.count; i++)
+        read->words[i] = ((const uintptr_t *)read->notes.base)[read->notes.offsets[i]];
 }
 
 /* Fails if a saved register is recorded that no step of the walk uses: then a program
@@ -180,19 +189,19 @@ static void record_walk(void *argument)
  * if one is left out that a step uses: this function's own frame pointer. */
 Test(tracker_stacks_seen, data_in_saved_registers_is_not_compared)
 {
-    static struct gs_walk_reads notes[2];
+    static struct read_words walks[2];
+    const struct gs_walk_reads *notes = &walks[0].notes, *again = &walks[1].notes;
     bool has_own = false;
 
     for (volatile unsigned i = 0; i < 2; i++)
-        call_with_data(DATA_FIRST + i, &notes[i], record_walk);
-    cr_assert_leq(notes[0].count, GS_WALK_WORDS);
-    cr_assert_gt(notes[0].count, 3);
-    cr_assert_eq(notes[1].count, notes[0].count);
-    for (unsigned i = 0; i < notes[0].count; i++) {
-        cr_assert_neq(notes[0].words[i], DATA_FIRST);
-        has_own |= notes[0].words[i] == (uintptr_t)__builtin_frame_address(0);
-        cr_assert_eq(notes[1].words[i], notes[0].words[i]);
-        cr_assert_eq(notes[1].offsets[i], notes[0].offsets[i]);
+        call_with_data(DATA_FIRST + i, &walks[i], record_walk);
+    cr_assert_gt(notes->count, 3);
+    cr_assert_eq(again->count, notes->count);
+    for (unsigned i = 0; i < notes->count; i++) {
+        cr_assert_neq(walks[0].words[i], DATA_FIRST);
+        has_own |= walks[0].words[i] == (uintptr_t)__builtin_frame_address(0);
+        cr_assert_eq(walks[1].words[i], walks[0].words[i]);
+        cr_assert_eq(again->offsets[i], notes->offsets[i]);
     }
     cr_assert(has_own);
 }
@@ -205,7 +214,8 @@ Test(tracker_stacks_seen, data_in_saved_registers_is_not_compared)
 Test(tracker_stacks_seen, walks_that_start_alike_are_all_recognised)
 {
     static uintptr_t stack[16]; /* no frame record: the start is the base alone */
-    static struct gs_walk_reads notes = {.generation = 7, .count = 1, .offsets = {9}};
+    static struct gs_walk_reads notes = {
+        .base = (uintptr_t)stack, .generation = 7, .count = 1, .offsets = {9}};
     struct gs_walk_start start = {.base = (uintptr_t)stack,
                                   .high = (uintptr_t)(stack + 16),
                                   .generation = 7,
@@ -213,7 +223,7 @@ Test(tracker_stacks_seen, walks_that_start_alike_are_all_recognised)
     unsigned chance = 1;
 
     for (unsigned i = 0; i < ALIKE; i++) {
-        notes.words[0] = stack[9] = 100 + i;
+        stack[9] = 100 + i;
         cr_assert_eq(gs_walk_cache_find(&start), 0);
         gs_walk_cache_add(&start, &notes, 1 + i);
     }
@@ -224,6 +234,28 @@ Test(tracker_stacks_seen, walks_that_start_alike_are_all_recognised)
         cr_assert_eq(gs_walk_cache_find(&start), 1 + i);
     }
     stack[9] = 99;
+    cr_assert_eq(gs_walk_cache_find(&start), 0);
+}
+
+/* Fails if a walk of the deepest stack reads more words than the cache keeps: then each
+ * allocation of a deep program walks again, ten times as slow. */
+Test(tracker_stacks_seen, the_deepest_walk_is_recognised)
+{
+    enum { WORDS = 2 * (GS_STACK_MAX_DEPTH + GS_WALK_INNER_MAX) };
+    static uintptr_t stack[WORDS + 2];
+    static struct gs_walk_reads notes = {.base = (uintptr_t)stack, .generation = 7};
+    struct gs_walk_start start = {.base = (uintptr_t)stack,
+                                  .high = (uintptr_t)(stack + WORDS + 2),
+                                  .generation = 7,
+                                  .stacks = UINT64_MAX - 1};
+
+    for (unsigned i = 0; i < WORDS; i++) {
+        stack[2 + i] = 1000 + i;
+        gs_walk_record(&notes, (uintptr_t)&stack[2 + i]);
+    }
+    gs_walk_cache_add(&start, &notes, 5);
+    cr_assert_eq(gs_walk_cache_find(&start), 5);
+    stack[WORDS + 1]++; /* the outermost word of all */
     cr_assert_eq(gs_walk_cache_find(&start), 0);
 }
 

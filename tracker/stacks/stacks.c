@@ -27,9 +27,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Frames inside the unwinder and the shim: a walk reads them in addition, and drops
- * them. */
-#define INNER_FRAMES_MAX   32u
 #define INNER_FRAMES_FIRST 3u
 
 /* Marks the id of a remembered walk: a native stack, into which Python frames must be
@@ -45,7 +42,7 @@
 
 /* A walk, trimmed. */
 struct capture {
-    uintptr_t walked[INNER_FRAMES_MAX + GS_STACK_MAX_DEPTH + 1];
+    uintptr_t walked[GS_WALK_INNER_MAX + GS_STACK_MAX_DEPTH + 1];
     const uintptr_t *frames; /* into walked */
     unsigned count;
     bool truncated;
@@ -184,7 +181,7 @@ static unsigned inner_count(const struct gs_stacks *stacks, const uintptr_t *wal
     const struct gs_stacks_config *config = &stacks->config;
     unsigned i = 0;
 
-    while (i < count && i < INNER_FRAMES_MAX && walked[i] != anchor) {
+    while (i < count && i < GS_WALK_INNER_MAX && walked[i] != anchor) {
         i++;
     }
     if (i == count || walked[i] != anchor) {
@@ -220,14 +217,14 @@ capture_walk(const struct gs_stacks *stacks, struct capture *capture, uintptr_t 
 
         capture->frames = capture->walked + inner;
         capture->count = count - inner;
-        if (inner > inner_frames && inner <= INNER_FRAMES_MAX) {
+        if (inner > inner_frames && inner <= GS_WALK_INNER_MAX) {
             inner_frames = inner;
         }
         if (capture->count > depth || end != GS_WALK_FULL ||
-            room == depth + 1 + INNER_FRAMES_MAX) {
+            room == depth + 1 + GS_WALK_INNER_MAX) {
             break;
         }
-        room = depth + 1 + INNER_FRAMES_MAX;
+        room = depth + 1 + GS_WALK_INNER_MAX;
     }
     capture->python = GS_UNLIKELY(python != NULL) &&
                       gs_python_runs(python, capture->frames, capture->count);
@@ -359,8 +356,8 @@ static __attribute__((noinline)) uint32_t merge_new(struct gs_stacks *stacks,
                                                     const struct gs_python_walk *walk,
                                                     uintptr_t anchor)
 {
-    uintptr_t frames[INNER_FRAMES_MAX + GS_STACK_MAX_DEPTH + 1];
-    uintptr_t stack_pointers[INNER_FRAMES_MAX + GS_STACK_MAX_DEPTH + 1];
+    uintptr_t frames[GS_WALK_INNER_MAX + GS_STACK_MAX_DEPTH + 1];
+    uintptr_t stack_pointers[GS_WALK_INNER_MAX + GS_STACK_MAX_DEPTH + 1];
     struct gs_merged_stack merged;
     struct gs_native_walk native;
     enum gs_walk_end end;

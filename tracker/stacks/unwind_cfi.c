@@ -221,12 +221,10 @@ stack_word(uintptr_t address)
 static inline __attribute__((always_inline)) uintptr_t
 read_word(uintptr_t address, struct gs_walk_reads *notes)
 {
-    uintptr_t word = stack_word(address);
-
     if (notes) {
-        gs_walk_record(notes, address, word);
+        gs_walk_record(notes, address);
     }
-    return word;
+    return stack_word(address);
 }
 
 /*
@@ -238,7 +236,7 @@ static inline __attribute__((always_inline)) uintptr_t use_fp(struct frame *fram
                                                               struct gs_walk_reads *notes)
 {
     if (notes && frame->fp_slot != 0) {
-        gs_walk_record(notes, frame->fp_slot, frame->fp);
+        gs_walk_record(notes, frame->fp_slot);
         frame->fp_slot = 0;
     }
     return frame->fp;

@@ -35,8 +35,8 @@ walk_from(uintptr_t record, uintptr_t *frames, unsigned max, enum gs_walk_end *e
         uintptr_t address = gs_code_address(words[1]), next = words[0];
 
         if (notes) {
-            gs_walk_record(notes, record, words[0]);
-            gs_walk_record(notes, record + sizeof(uintptr_t), words[1]);
+            gs_walk_record(notes, record);
+            gs_walk_record(notes, record + sizeof(uintptr_t));
         }
 
         if (address < GS_CODE_ADDRESS_MIN) {

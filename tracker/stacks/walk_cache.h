@@ -14,20 +14,23 @@
 #define GS_WALK_CACHE_H
 
 #include "gs_base.h"
+#include "tracker/stacks/stacks.h"
 
-/* Two words a frame at most, for a stack of the usual depth. Longer ones are walked each
- * time. */
-#define GS_WALK_WORDS 160u
+/* Frames inside the unwinder and the shim: a walk reads up to so many in addition, and
+ * drops them. */
+#define GS_WALK_INNER_MAX 32u
+/* Two words a frame at most, for the deepest stack. */
+#define GS_WALK_WORDS (2 * (GS_STACK_MAX_DEPTH + 1 + GS_WALK_INNER_MAX))
 /* A count: the result depends on more than the recorded words, so it cannot be cached. */
 #define GS_WALK_NOT_CACHED (GS_WALK_WORDS + 1)
 
-/* The words that decided a walk, from `base` outwards. */
+/* Where the words are that decided a walk, from `base` outwards. The frames that hold
+ * them are those of callers: the words stay as they are until the walk is added. */
 struct gs_walk_reads {
     uintptr_t base;                  /* words further in are not recorded */
     uint64_t generation;             /* of the rules */
     unsigned count;                  /* or GS_WALK_NOT_CACHED */
     uint32_t offsets[GS_WALK_WORDS]; /* from base, in words */
-    uintptr_t words[GS_WALK_WORDS];
 };
 
 /* The inputs of a walk besides the words. */
@@ -37,8 +40,7 @@ struct gs_walk_start {
     uint64_t stacks;      /* identifies a gs_stacks: its unwinder, depth and ids */
 };
 
-static inline void gs_walk_record(struct gs_walk_reads *notes, uintptr_t address,
-                                  uintptr_t word)
+static inline void gs_walk_record(struct gs_walk_reads *notes, uintptr_t address)
 {
     size_t offset = (address - notes->base) / sizeof(uintptr_t);
 
@@ -49,16 +51,15 @@ static inline void gs_walk_record(struct gs_walk_reads *notes, uintptr_t address
         notes->count = GS_WALK_NOT_CACHED;
         return;
     }
-    notes->offsets[notes->count] = (uint32_t)offset;
-    notes->words[notes->count++] = word;
+    notes->offsets[notes->count++] = (uint32_t)offset;
 }
 
 /* Returns the id of the stack that a walk from `start` would find; 0: unknown, walk. The
  * range from `base` up to `high` is readable. */
 uint32_t gs_walk_cache_find(const struct gs_walk_start *start);
 
-/* Records that a walk from `start` found the stack `id`. Dropped if another thread is
- * writing the slot. */
+/* Records that a walk from `start` found the stack `id`, with the words that the stack
+ * holds now. Dropped if another thread is writing the slot. */
 void gs_walk_cache_add(const struct gs_walk_start *start,
                        const struct gs_walk_reads *notes, uint32_t id);
 
