@@ -23,6 +23,30 @@
 #include "pool/runs.h"
 #include "pool/segment.h"
 
+/* Puts the heap on the list of living ones. pool->meta is held. */
+static void link_living(struct gs_heap *heap)
+{
+    struct gs_heap *next = atomic_load(&heap->pool->living);
+
+    atomic_store(&heap->next_living, next);
+    heap->living_link = &heap->pool->living;
+    if (next) {
+        next->living_link = &heap->next_living;
+    }
+    atomic_store(heap->living_link, heap);
+}
+
+/* Takes the heap off that list. pool->meta is held. */
+static void unlink_living(struct gs_heap *heap)
+{
+    struct gs_heap *next = atomic_load(&heap->next_living);
+
+    atomic_store(heap->living_link, next);
+    if (next) {
+        next->living_link = heap->living_link;
+    }
+}
+
 /* A context's destruction waits this long for other threads to leave the backend. */
 #define KILL_WAIT_NS 10000000000ull
 
@@ -85,8 +109,7 @@ enum gs_status gs_heap_create(struct gs_pool *pool, const struct gs_backend *bac
     }
     heap->next = atomic_load(&pool->heaps);
     atomic_store(&pool->heaps, heap);
-    atomic_store(&heap->next_living, atomic_load(&pool->living));
-    atomic_store(&pool->living, heap);
+    link_living(heap);
     gs_lock_drop(&pool->meta);
     *out = heap;
     return GS_OK;
@@ -177,20 +200,6 @@ static void clear_counters(struct gs_heap *heap)
     gs_segment_forget_grown(heap);
     gs_stock_drain(&heap->pool->blocks, &heap->spare_blocks, 0);
     gs_starts_clear(&heap->starts);
-}
-
-/* Takes the heap off the list of living ones. pool->meta is held. */
-static void unlink_living(struct gs_heap *heap)
-{
-    _Atomic(struct gs_heap *) *link = &heap->pool->living;
-    struct gs_heap *other;
-
-    while ((other = atomic_load(link)) && other != heap) {
-        link = &other->next_living;
-    }
-    if (other) {
-        atomic_store(link, atomic_load(&heap->next_living));
-    }
 }
 
 void gs_heap_bury(struct gs_heap *heap, uint64_t wait_ns)

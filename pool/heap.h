@@ -171,11 +171,12 @@ struct gs_heap {
     const struct gs_backend *backend;
     void *self;
     int device;
-    struct gs_tiers *tiers;                /* immutable; NULL: no cache tiers */
-    struct gs_heap *next;                  /* immutable once linked into pool->heaps */
-    _Atomic(struct gs_heap *) next_living; /* written under pool->meta; in a dead heap
-                                            * it still leads to the next heaps */
-    _Atomic bool dead;                     /* written under lock */
+    struct gs_tiers *tiers;                 /* immutable; NULL: no cache tiers */
+    struct gs_heap *next;                   /* immutable once linked into pool->heaps */
+    _Atomic(struct gs_heap *) next_living;  /* written under pool->meta; in a dead heap
+                                             * it still leads to the next heaps */
+    _Atomic(struct gs_heap *) *living_link; /* what leads to it there; pool->meta */
+    _Atomic bool dead;                      /* written under lock */
     unsigned inside;         /* threads in the backend for this heap; reclaim lock */
     struct gs_starts starts; /* written under lock */
 

@@ -54,6 +54,10 @@ void gs_tcache_settle(struct gs_tcache *tcache, struct gs_heap *heap)
 #define KNOWN_BITS      6u
 #define KNOWN_BYTES(of) (sizeof(struct gs_tcache *) << (of)->known_bits)
 
+/* The thread is changing its map: it may lack thread caches. */
+static _Thread_local volatile bool known_changes
+    __attribute__((tls_model("initial-exec")));
+
 static struct gs_tcache **chain_of(const struct gs_tcache *first,
                                    const struct gs_heap *heap)
 {
@@ -115,6 +119,8 @@ static void add_known(struct gs_tcache *tcache, const struct gs_heap *heap)
 {
     struct gs_tcache *first = gs_tcaches_own;
 
+    known_changes = true;
+    atomic_signal_fence(memory_order_seq_cst);
     drop_known(tcache); /* of its last heap */
     if (first->known) {
         put_known(first, tcache, heap);
@@ -123,20 +129,23 @@ static void add_known(struct gs_tcache *tcache, const struct gs_heap *heap)
         (!first->known || first->own_count >> first->known_bits)) {
         grow_known(first);
     }
+    atomic_signal_fence(memory_order_seq_cst);
+    known_changes = false;
 }
 
-/* The thread's thread cache for the heap; NULL: none. A signal handler may have
- * interrupted a change of the map: what is not there may be in the list. */
+/* The thread's thread cache for the heap; NULL: none. While a change of the map is in
+ * progress, which a signal handler may have interrupted, only the list has all. */
 static struct gs_tcache *find_own(const struct gs_heap *heap)
 {
     struct gs_tcache *tcache = gs_tcaches_own;
 
-    if (tcache && tcache->known) {
+    if (tcache && tcache->known && GS_LIKELY(!known_changes)) {
         for (tcache = *chain_of(tcache, heap); tcache; tcache = tcache->known_next) {
             if (atomic_load_explicit(&tcache->heap, memory_order_relaxed) == heap) {
                 return tcache;
             }
         }
+        return NULL;
     }
     for (tcache = gs_tcaches_own; tcache; tcache = tcache->next) {
         if (atomic_load_explicit(&tcache->heap, memory_order_relaxed) == heap) {
@@ -148,7 +157,7 @@ static struct gs_tcache *find_own(const struct gs_heap *heap)
 
 /* ---- bindings ---------------------------------------------------------------------- */
 
-/* Unbinds the thread cache from its heap. Called by the owner; gs_tcaches_lock is
+/* Unbinds the thread cache from its heap, at the end of its thread; gs_tcaches_lock is
  * held. */
 static void unbind(struct gs_tcache *tcache, struct gs_segment **detached)
 {
@@ -160,6 +169,10 @@ static void unbind(struct gs_tcache *tcache, struct gs_segment **detached)
     }
     tiers = heap->tiers;
     gs_lock_take(&tiers->lock); /* the excluding thread holds it: no thread is inside */
+    if (atomic_load_explicit(&tcache->heap, memory_order_relaxed) != heap) {
+        gs_lock_drop(&tiers->lock); /* the heap has ended meanwhile */
+        return;
+    }
     gs_tiers_flush(tcache, heap, detached);
     gs_tcache_settle(tcache, heap);
     gs_list_remove(&tcache->of_heap);
@@ -207,19 +220,25 @@ static void prepare(void)
                  gs_membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED));
 }
 
+/* A thread cache of the calling thread whose heap has ended; NULL: none. */
+static struct gs_tcache *take_loose(void)
+{
+    struct gs_tcache *oldest = gs_tcaches_own ? gs_tcaches_own->oldest : NULL;
+    struct gs_tcache *first = oldest ? atomic_load(&oldest->loose) : NULL;
+
+    while (first &&
+           !atomic_compare_exchange_weak(&oldest->loose, &first, first->loose_next)) {
+    }
+    return first;
+}
+
 /* A thread cache of the calling thread that is bound to no heap. gs_tcaches_lock is
  * held. */
-static struct gs_tcache *unbound(struct gs_segment **detached)
+static struct gs_tcache *unbound(void)
 {
-    struct gs_tcache *tcache, *first;
+    struct gs_tcache *tcache = take_loose(), *first = gs_tcaches_own;
 
-    for (tcache = gs_tcaches_own; tcache; tcache = tcache->next) {
-        struct gs_heap *heap = atomic_load_explicit(&tcache->heap, memory_order_relaxed);
-
-        if (heap && !atomic_load(&heap->tiers->closed)) {
-            continue;
-        }
-        unbind(tcache, detached);
+    if (tcache) {
         return tcache;
     }
     tcache = spare_tcaches;
@@ -232,11 +251,12 @@ static struct gs_tcache *unbound(struct gs_segment **detached)
         return NULL;
     }
     gs_list_init(&tcache->of_heap);
-    first = gs_tcaches_own;
     tcache->known = first ? first->known : NULL;
     tcache->known_bits = first ? first->known_bits : 0;
     tcache->own_count = first ? first->own_count + 1 : 1;
     tcache->known_in = NULL;
+    tcache->oldest = first ? first->oldest : tcache;
+    atomic_store(&tcache->loose, NULL);
     tcache->next = first;
     gs_tcaches_own = tcache;
     if (first) {
@@ -353,13 +373,15 @@ struct gs_tcache *gs_tcache_search(struct gs_heap *heap)
         return NULL; /* the thread cache would never be flushed */
     }
     gs_lock_take(&gs_tcaches_lock);
-    tcache = unbound(&detached);
+    tcache = unbound();
     gs_lock_drop(&gs_tcaches_lock);
-    if (tcache) {
-        bound = bind(tcache, heap, &detached);
+    if (!tcache) {
+        return NULL;
     }
+    bound = bind(tcache, heap, &detached);
     gs_segments_return(detached);
     if (!bound) {
+        gs_tcache_loosen(tcache);
         return NULL;
     }
     add_known(tcache, heap);

@@ -110,14 +110,41 @@ void gs_tiers_admit(struct gs_heap *heap)
     gs_lock_drop(&tiers->lock);
 }
 
-void gs_tcaches_forget(struct gs_tiers *tiers)
+/* Only the owner takes one out, so the first of the list cannot leave it and come back
+ * meanwhile. */
+void gs_tcache_loosen(struct gs_tcache *tcache)
 {
-    gs_lock_take(&gs_tcaches_lock);
+    struct gs_tcache *oldest = tcache->oldest;
+    struct gs_tcache *first = atomic_load_explicit(&oldest->loose, memory_order_relaxed);
+
+    do {
+        tcache->loose_next = first;
+    } while (!atomic_compare_exchange_weak(&oldest->loose, &first, tcache));
+}
+
+/* `wanted` stays as it is: an owner that has looked the thread cache up, and not entered
+ * it yet, must not. */
+void gs_tcaches_unbind(struct gs_tiers *tiers)
+{
     while (!gs_list_empty(&tiers->tcaches)) {
         struct gs_tcache *tcache =
             GS_LINK_OWNER(tiers->tcaches.next, struct gs_tcache, of_heap);
 
         gs_list_remove(&tcache->of_heap);
+        atomic_store_explicit(&tcache->heap, NULL, memory_order_release);
+        gs_tcache_loosen(tcache);
+    }
+    tiers->tcache_count = 0;
+}
+
+void gs_tcaches_forget(struct gs_tiers *tiers)
+{
+    struct gs_link *link;
+
+    gs_lock_take(&gs_tcaches_lock);
+    for (link = tiers->tcaches.next; link != &tiers->tcaches; link = link->next) {
+        struct gs_tcache *tcache = GS_LINK_OWNER(link, struct gs_tcache, of_heap);
+
         tcache->counts = (struct gs_tcache_counts){0};
         for (unsigned i = 0; i < GS_CLASS_COUNT; i++) {
             tcache->stacks[i].hits = 0;
@@ -125,9 +152,8 @@ void gs_tcaches_forget(struct gs_tiers *tiers)
         for (unsigned i = 0; i < GS_WHOLE_COUNT; i++) {
             tcache->whole_units[i] = 0;
         }
-        atomic_store(&tcache->wanted, 0);
-        atomic_store_explicit(&tcache->heap, NULL, memory_order_release);
     }
+    gs_tcaches_unbind(tiers);
     gs_lock_drop(&gs_tcaches_lock);
 }
 

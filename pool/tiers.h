@@ -109,7 +109,12 @@ static inline uint64_t gs_tcache_hits(const struct gs_tcache_counts *counts)
 struct gs_tcache {
     /* Thread caches begin a page, and the first lines of all pages share a set of the
      * cache. */
-    uint8_t unused[64 * 8 - 32];
+    uint8_t unused[64 * 8 - 56];
+    /* The thread's oldest thread cache, which has those whose heap has ended: any thread
+     * adds one, the owner takes them. */
+    struct gs_tcache *oldest;
+    _Atomic(struct gs_tcache *) loose; /* in the oldest; linked by loose_next */
+    struct gs_tcache *loose_next;
     /* The thread's map of its thread caches by heap: in its first one. */
     struct gs_tcache **known; /* chains; NULL: it has too few for a map */
     uint32_t known_bits, own_count;
@@ -267,7 +272,12 @@ static inline struct gs_tcache *gs_tcache_of(struct gs_heap *heap)
                : gs_tcache_search(heap);
 }
 
-/* Unbinds every thread cache of a pool's heap and discards its counters. */
+/* Unbinds every thread cache of a heap whose cache tiers end; their owners may bind them
+ * to other heaps. tiers->lock is held, or no thread is in a call for the heap. */
+void gs_tcaches_unbind(struct gs_tiers *tiers);
+/* Offers a thread cache that is bound to no heap to its owner. */
+void gs_tcache_loosen(struct gs_tcache *tcache);
+/* The same for a heap that ends with its pool: discards their counters. */
 void gs_tcaches_forget(struct gs_tiers *tiers);
 /* Adds a thread cache's counters to its heap's. tiers->lock is held, and no thread is
  * inside. Takes heap->lock. */

@@ -139,6 +139,7 @@ void gs_tiers_close(struct gs_heap *heap, bool release_blocks)
         gs_tcache_settle(GS_LINK_OWNER(link, struct gs_tcache, of_heap), heap);
     }
     atomic_store(&heap->tiers->closed, true);
+    gs_tcaches_unbind(heap->tiers);
     gs_tiers_admit(heap);
     gs_segments_return(detached);
 }

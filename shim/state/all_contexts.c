@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+#include "gs_hash.h"
 #include "gs_locks.h"
 #include "shim/state/state.h"
 
@@ -16,24 +17,17 @@ struct row {
     CUcontext handle;
     int primary_of; /* device; -1: not known as a primary context */
     unsigned uses;  /* of a primary one: counted uses that are not released */
+    unsigned index; /* of it in `rows` */
+    UT_hash_handle hh;
 };
 
 static struct {
     struct gs_mutex lock;
-    struct row *rows; /* under lock */
+    struct row *by_handle; /* under lock, as all below */
+    struct row **rows;
     unsigned count, room;
     bool incomplete; /* a registration failed: never complete again */
 } registry = {.lock = GS_MUTEX(GS_RANK_ALL_CONTEXTS)};
-
-/* registry.lock is held. Returns registry.count if the context is not registered. */
-static unsigned index_of(CUcontext handle)
-{
-    unsigned i = 0;
-    while (i < registry.count && registry.rows[i].handle != handle) {
-        i++;
-    }
-    return i;
-}
 
 /* registry.lock is held. */
 static void publish(void)
@@ -49,7 +43,7 @@ static bool grow(void)
         return true;
     }
     unsigned room = registry.room ? 2 * registry.room : 8;
-    struct row *grown = reallocarray(registry.rows, room, sizeof(*grown));
+    struct row **grown = reallocarray(registry.rows, room, sizeof(struct row *));
     if (!grown) {
         return false;
     }
@@ -58,22 +52,39 @@ static bool grow(void)
     return true;
 }
 
-static void add(struct row row)
+/* A new row, which is in the hash and in the list; NULL: no memory. registry.lock is
+ * held. */
+static struct row *make_row(CUcontext handle)
 {
-    if (!row.handle) {
+    struct row *row = grow() ? calloc(1, sizeof(*row)) : NULL;
+    if (!row) {
+        return NULL;
+    }
+    row->handle = handle;
+    row->primary_of = -1;
+    row->index = registry.count;
+    if (!GS_HASH_ADD(registry.by_handle, handle, row)) {
+        free(row);
+        return NULL;
+    }
+    registry.rows[registry.count++] = row;
+    return row;
+}
+
+static void add(CUcontext handle, int primary_of)
+{
+    if (!handle) {
         return;
     }
     gs_mutex_lock(&registry.lock);
-    unsigned i = index_of(row.handle);
-    if (i == registry.count) {
-        if (grow()) {
-            registry.rows[registry.count++] = row;
-        } else {
-            registry.incomplete = true;
-        }
+    struct row *row = GS_HASH_FIND(registry.by_handle, &handle);
+    if (!row) {
+        row = make_row(handle);
+        registry.incomplete |= !row;
         publish();
-    } else if (row.primary_of >= 0) {
-        registry.rows[i].primary_of = row.primary_of;
+    }
+    if (row && primary_of >= 0) {
+        row->primary_of = primary_of;
     }
     gs_mutex_unlock(&registry.lock);
 }
@@ -84,7 +95,7 @@ bool gs_all_contexts_at(unsigned i, CUcontext *handle)
     gs_mutex_lock(&registry.lock);
     found = i < registry.count;
     if (found) {
-        *handle = registry.rows[i].handle;
+        *handle = registry.rows[i]->handle;
     }
     gs_mutex_unlock(&registry.lock);
     return found;
@@ -92,12 +103,12 @@ bool gs_all_contexts_at(unsigned i, CUcontext *handle)
 
 void gs_all_contexts_add(CUcontext handle)
 {
-    add((struct row){.handle = handle, .primary_of = -1});
+    add(handle, -1);
 }
 
 void gs_all_contexts_add_primary(CUcontext handle, int device)
 {
-    add((struct row){.handle = handle, .primary_of = device});
+    add(handle, device);
 }
 
 /* registry.lock is held. NULL: not registered. */
@@ -105,8 +116,8 @@ static struct row *primary_row(int device)
 {
     struct row *found = NULL;
     for (unsigned i = 0; i < registry.count && device >= 0; i++) {
-        if (registry.rows[i].primary_of == device) {
-            found = &registry.rows[i];
+        if (registry.rows[i]->primary_of == device) {
+            found = registry.rows[i];
         }
     }
     return found;
@@ -152,9 +163,12 @@ unsigned gs_all_contexts_uses(int device)
 void gs_all_contexts_remove(CUcontext handle)
 {
     gs_mutex_lock(&registry.lock);
-    unsigned i = index_of(handle);
-    if (i < registry.count) {
-        registry.rows[i] = registry.rows[--registry.count];
+    struct row *row = GS_HASH_FIND(registry.by_handle, &handle);
+    if (row) {
+        HASH_DEL(registry.by_handle, row);
+        registry.rows[row->index] = registry.rows[--registry.count];
+        registry.rows[row->index]->index = row->index;
+        free(row);
         publish();
     }
     gs_mutex_unlock(&registry.lock);
@@ -168,7 +182,8 @@ bool gs_all_contexts_incomplete(void)
 void gs_all_contexts_reset(void)
 {
     gs_mutex_init(&registry.lock, GS_RANK_ALL_CONTEXTS);
-    registry.rows = NULL; /* another thread may have been changing the rows */
+    registry.by_handle = NULL; /* another thread may have been changing them */
+    registry.rows = NULL;
     registry.count = registry.room = 0;
     registry.incomplete = false;
     __atomic_store_n(&gs_all_contexts_count, 0, __ATOMIC_RELEASE);

@@ -134,6 +134,7 @@ static bool insert_entry(struct gs_contexts *contexts, struct gs_context *entry)
     }
     contexts->entries = entry;
     contexts->entry_count++;
+    contexts->view_count += entry->owner != entry->handle;
     contexts->at = NULL;
     return true;
 }
@@ -150,6 +151,7 @@ static void remove_entry(struct gs_contexts *contexts, struct gs_context *entry)
         entry->next->link = entry->link;
     }
     contexts->entry_count--;
+    contexts->view_count -= entry->owner != entry->handle;
     contexts->at = NULL;
 }
 
@@ -445,8 +447,8 @@ bool gs_context_owns(struct gs_state *state, CUcontext owner)
  * is held. */
 static void end_views(const struct gs_contexts *contexts, CUcontext primary)
 {
-    const struct gs_context *entry;
-    for (entry = contexts->entries; entry; entry = entry->next) {
+    const struct gs_context *entry = contexts->view_count ? contexts->entries : NULL;
+    for (; entry; entry = entry->next) {
         if (entry->owner == primary && entry->handle != primary) {
             gs_all_contexts_remove(entry->handle);
         }

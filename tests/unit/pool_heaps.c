@@ -509,6 +509,7 @@ static void expect_short_chains(struct gs_heap **heaps, int count)
     const struct gs_tcache *first = gs_tcaches_own;
 
     cr_assert_not_null(first->known, "a map");
+    cr_assert_eq(first->own_count, count, "those of dead heaps are bound again");
     for (int i = 0; i < count; i++) {
         struct gs_tcache *tcache = gs_tcache_search(heaps[i]);
         unsigned steps = 1;
@@ -557,5 +558,50 @@ Test(heap, thread_finds_its_thread_cache_among_many)
         cr_assert_eq(pthread_create(&thread, NULL, use_many_heaps, &bed), 0);
         cr_assert_eq(pthread_join(thread, NULL), 0);
     }
+    bed_fini(&bed);
+}
+
+/* Threads that each end heaps in which the others have thread caches. */
+#define ENDERS      4
+#define ENDER_STEPS 1500
+
+struct enders {
+    struct bed *bed;
+    _Atomic(struct gs_heap *) last[ENDERS]; /* not ended yet */
+};
+
+static void *end_each_others(void *argument)
+{
+    struct enders *enders = argument;
+    struct gs_heap *heap, *ended;
+    struct gs_block *block;
+
+    for (unsigned i = 0; i < ENDER_STEPS; i++) {
+        cr_assert_eq(gs_heap_create(enders->bed->pool, &enders->bed->fake.backend,
+                                    &enders->bed->fake, 0, &heap),
+                     GS_OK);
+        cr_assert_eq(gs_heap_alloc(heap, 512, &block, NULL), GS_OK);
+        ended = atomic_exchange(&enders->last[i % ENDERS], heap);
+        if (ended)
+            gs_heap_kill(ended);
+    }
+    /* The heaps that another has taken and not ended yet are bound, too. */
+    cr_assert_leq(gs_tcaches_own->own_count, 4 * ENDERS);
+    return NULL;
+}
+
+Test(heap, thread_caches_of_heaps_that_others_end_are_bound_again, .timeout = 60)
+{
+    struct enders enders = {0};
+    pthread_t threads[ENDERS];
+    struct bed bed;
+
+    bed_init_cached(&bed, 64 * GS_GIB, 2 * GS_MIB, 64 * GS_MIB);
+    enders.bed = &bed;
+    for (int i = 0; i < ENDERS; i++)
+        cr_assert_eq(pthread_create(&threads[i], NULL, end_each_others, &enders), 0);
+    for (int i = 0; i < ENDERS; i++)
+        cr_assert_eq(pthread_join(threads[i], NULL), 0);
+    bed_check(&bed);
     bed_fini(&bed);
 }
