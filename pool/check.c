@@ -245,13 +245,13 @@ static const char *check_heap(struct gs_heap *heap, struct gs_pool_class_stats *
     if (why) {
         return why;
     }
-    if (heap->bins && !gs_bins_check(blocks, heap->bins, &holes)) {
+    if (!gs_bins_check(blocks, heap->bins, &holes)) {
         return "the bins are out of order";
     }
-    if (heap->large && !gs_large_check(blocks, &heap->large->segments, &cached)) {
+    if (!gs_large_check(blocks, &heap->large->segments, &cached)) {
         return "the cached large segments are out of order";
     }
-    if (heap->large && !gs_large_check(blocks, &heap->large->holes, &carved)) {
+    if (!gs_large_check(blocks, &heap->large->holes, &carved)) {
         return "the holes of carved segments are out of order";
     }
     if (carved != tally.carved) {

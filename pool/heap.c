@@ -3,7 +3,11 @@
  *
  * A heap is freed only with its pool: a handle stays valid after the context is gone, and
  * readers of the page map may still hold a segment's heap. A dead heap keeps only its
- * record; its bins are unmapped, its blocks and segments reused.
+ * record; the pages of its bins and tables go back, its blocks and segments are reused.
+ * Its record is reused once its owner has ended, nobody holds a block of it, and so many
+ * owners have ended since that no thread is still in a call that began before. It goes to
+ * a heap of the same device and backend, so only `self` is another one then, and its
+ * counters go on.
  *
  * The records of blocks that were live when the heap died are set aside until the next
  * heap dies: a thread may be about to read the block that its allocation returned.
@@ -50,6 +54,10 @@ static void unlink_living(struct gs_heap *heap)
 /* A context's destruction waits this long for other threads to leave the backend. */
 #define KILL_WAIT_NS 10000000000ull
 
+/* Ended heaps of a device whose records are not reused yet. */
+#define ENDED_KEPT  64u
+#define ENDED_TRIED 8u
+
 /* Either may be NULL. */
 static void unmap_bins(struct gs_bins *bins, struct gs_large *large)
 {
@@ -61,65 +69,169 @@ static void unmap_bins(struct gs_bins *bins, struct gs_large *large)
     }
 }
 
-enum gs_status gs_heap_create(struct gs_pool *pool, const struct gs_backend *backend,
-                              void *self, int device, struct gs_heap **out)
+/* Maps a record with all its parts; NULL: no memory. */
+static struct gs_heap *make_record(struct gs_pool *pool)
 {
-    enum gs_status status = GS_ERR_HOST_NOMEM;
-    struct gs_heap *heap;
+    struct gs_heap *heap = gs_meta_map(sizeof(*heap));
 
-    if (!pool || !backend || !out || device < 0) {
-        return GS_ERR_INVALID;
-    }
-    heap = gs_meta_map(sizeof(*heap));
     if (!heap) {
-        return status;
+        return NULL;
     }
     heap->bins = gs_meta_map(sizeof(*heap->bins));
     heap->large = gs_meta_map(sizeof(*heap->large));
-    if (!heap->bins || !heap->large) {
-        goto no_bins;
+    if (!heap->bins || !heap->large || gs_starts_init(&heap->starts) != GS_OK) {
+        goto no_starts;
     }
-    gs_large_init(heap->large);
-    status = gs_starts_init(&heap->starts);
-    if (status != GS_OK) {
-        goto no_bins;
-    }
-    if (pool->cache_bytes) {
-        status = gs_tiers_create(pool, &heap->tiers);
-    }
-    if (status != GS_OK) {
+    if (pool->cache_bytes && gs_tiers_create(pool, &heap->tiers) != GS_OK) {
         goto no_tiers;
     }
     gs_lock_init(&heap->lock, GS_RANK_HEAP);
     heap->pool = pool;
-    heap->backend = backend;
-    heap->self = self;
-    heap->device = device;
     heap->seed = 0x9e3779b9u; /* any but 0 */
-    gs_limits_begin_heap(heap);
     gs_list_init(&heap->segments);
     for (int i = 0; i < GS_IDLE_PARTS; i++) {
         gs_list_init(&heap->idle[i]);
     }
     gs_runs_init(heap);
-    gs_lock_take(&pool->meta);
-    pool->heap_bytes += sizeof(*heap) + sizeof(*heap->bins) + sizeof(*heap->large);
-    if (heap->tiers) {
-        pool->heap_bytes += sizeof(*heap->tiers);
-    }
-    heap->next = atomic_load(&pool->heaps);
-    atomic_store(&pool->heaps, heap);
-    link_living(heap);
-    gs_lock_drop(&pool->meta);
-    *out = heap;
-    return GS_OK;
+    gs_large_init(heap->large);
+    return heap;
 
 no_tiers:
     gs_starts_fini(&heap->starts);
-no_bins:
+no_starts:
     unmap_bins(heap->bins, heap->large);
     gs_meta_unmap(heap, sizeof(*heap));
-    return status;
+    return NULL;
+}
+
+/* ---- ended heaps --------------------------------------------------------------------
+ */
+
+/* pool->meta is held. */
+static void append_ended(struct gs_ended *ended, struct gs_heap *heap)
+{
+    heap->next_ended = NULL;
+    if (ended->first) {
+        ended->last->next_ended = heap;
+    } else {
+        ended->first = heap;
+    }
+    ended->last = heap;
+    ended->count++;
+}
+
+/* Takes the heap that ended first; NULL: too few have. pool->meta is held. */
+static struct gs_heap *take_ended(struct gs_ended *ended)
+{
+    struct gs_heap *heap = ended->count > ENDED_KEPT ? ended->first : NULL;
+
+    if (heap) {
+        ended->first = heap->next_ended;
+        ended->count--;
+    }
+    return heap;
+}
+
+/* Returns true if no thread holds a block of the dead heap or is in its backend. */
+static bool is_left(struct gs_heap *heap)
+{
+    bool left;
+
+    gs_lock_take(&heap->lock);
+    left = gs_heap_is_dead(heap) && heap->lost_segments == 0 && !heap->polling &&
+           !heap->pending_head;
+    gs_lock_drop(&heap->lock);
+    return left && !gs_reclaim_is_inside(heap);
+}
+
+/* The record of an ended heap, for a heap of the same device and backend; NULL: none. Of
+ * those that are still held only a few are looked at. */
+static struct gs_heap *reuse_record(struct gs_pool *pool,
+                                    const struct gs_backend *backend, int device)
+{
+    struct gs_ended *ended = &pool->ended[gs_device_row(device)];
+
+    for (unsigned i = 0; i < ENDED_TRIED; i++) {
+        struct gs_heap *heap;
+
+        gs_lock_take(&pool->meta);
+        heap = take_ended(ended);
+        gs_lock_drop(&pool->meta);
+        if (!heap ||
+            (heap->backend == backend && heap->device == device && is_left(heap))) {
+            return heap;
+        }
+        gs_heap_end(heap); /* again the last of them */
+    }
+    return NULL;
+}
+
+/* What a dead heap's record differs in from a new one. */
+static void revive(struct gs_heap *heap)
+{
+    gs_large_init(heap->large);
+    gs_lock_take(&heap->lock);
+    gs_starts_restart(&heap->starts);
+    heap->poisoned = false;
+    heap->unsuitable = 0;
+    heap->tight_bytes = 0;
+    atomic_store(&heap->due, false);
+    atomic_store(&heap->dead, false);
+    gs_lock_drop(&heap->lock);
+    if (heap->tiers) {
+        gs_tiers_reopen(heap->tiers);
+    }
+}
+
+void gs_heap_end(struct gs_heap *heap)
+{
+    gs_lock_take(&heap->pool->meta);
+    append_ended(&heap->pool->ended[gs_device_row(heap->device)], heap);
+    gs_lock_drop(&heap->pool->meta);
+}
+
+/* ---- create -------------------------------------------------------------------------
+ */
+
+/* Enters the heap into the lists of its pool, `fresh` into that of all records. */
+static void enter(struct gs_heap *heap, bool fresh)
+{
+    struct gs_pool *pool = heap->pool;
+
+    gs_lock_take(&pool->meta);
+    pool->heap_bytes += sizeof(*heap->bins) + sizeof(*heap->large);
+    if (fresh) {
+        pool->heap_bytes += sizeof(*heap) + (heap->tiers ? sizeof(*heap->tiers) : 0);
+        heap->next = atomic_load(&pool->heaps);
+        atomic_store(&pool->heaps, heap);
+    }
+    link_living(heap);
+    gs_lock_drop(&pool->meta);
+}
+
+enum gs_status gs_heap_create(struct gs_pool *pool, const struct gs_backend *backend,
+                              void *self, int device, struct gs_heap **out)
+{
+    struct gs_heap *heap, *former;
+
+    if (!pool || !backend || !out || device < 0) {
+        return GS_ERR_INVALID;
+    }
+    former = reuse_record(pool, backend, device);
+    heap = former ? former : make_record(pool);
+    if (!heap) {
+        return GS_ERR_HOST_NOMEM;
+    }
+    heap->backend = backend;
+    heap->self = self;
+    heap->device = device;
+    gs_limits_begin_heap(heap);
+    if (former) {
+        revive(heap);
+    }
+    enter(heap, !former);
+    *out = heap;
+    return GS_OK;
 }
 
 void gs_heap_poison(struct gs_heap *heap)
@@ -181,6 +293,7 @@ static void bury_segments(struct gs_heap *heap, uint32_t *lost_blocks,
         segment->mapped = false;
         segment->occupied = bury_blocks(heap, segment, lost_blocks);
         if (segment->occupied) {
+            heap->lost_segments++;
             continue;
         }
         segment->chain = *lost_segments;
@@ -206,28 +319,25 @@ void gs_heap_bury(struct gs_heap *heap, uint64_t wait_ns)
 {
     struct gs_pool *pool = heap->pool;
     uint32_t lost_blocks = 0, lost_segments = 0;
-    struct gs_large *large;
-    struct gs_bins *bins;
+    bool died;
 
     gs_tiers_close(heap,
                    false); /* from here on no block enters or leaves a thread cache */
     gs_lock_take(&heap->lock);
-    bins = heap->bins;
-    large = heap->large;
-    if (!gs_heap_is_dead(heap)) {
+    died = !gs_heap_is_dead(heap);
+    if (died) {
         atomic_store(&heap->dead, true);
         bury_segments(heap, &lost_blocks, &lost_segments);
         clear_counters(heap);
-        heap->bins = NULL;
-        heap->large = NULL;
+        gs_meta_empty(heap->bins, sizeof(*heap->bins));
+        gs_meta_empty(heap->large, sizeof(*heap->large));
     }
     gs_lock_drop(&heap->lock);
-    if (bins) {
+    if (died) {
         gs_pending_forget(heap);
         gs_records_lose(pool, lost_blocks, lost_segments);
-        unmap_bins(bins, large);
         gs_lock_take(&pool->meta);
-        pool->heap_bytes -= sizeof(*bins) + sizeof(*large);
+        pool->heap_bytes -= sizeof(*heap->bins) + sizeof(*heap->large);
         unlink_living(heap);
         gs_lock_drop(&pool->meta);
     }

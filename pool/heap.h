@@ -6,8 +6,8 @@
  *       gs_segment      one piece of memory from the backend: one large block, or shared
  *         gs_block        a range of a segment, in one of the states below
  *
- * Heap records live until the pool is destroyed. Block and segment records are reused,
- * but their memory stays mapped (meta.h).
+ * The memory of all these records stays mapped until the pool is destroyed; a record may
+ * be reused for another of its kind (heap.c, meta.h).
  * Design: docs/pool.md
  */
 #ifndef GS_POOL_HEAP_H
@@ -172,6 +172,7 @@ struct gs_heap {
     void *self;
     int device;
     struct gs_tiers *tiers;                 /* immutable; NULL: no cache tiers */
+    struct gs_heap *next_ended;             /* of the device's row; pool->meta */
     struct gs_heap *next;                   /* immutable once linked into pool->heaps */
     _Atomic(struct gs_heap *) next_living;  /* written under pool->meta; in a dead heap
                                              * it still leads to the next heaps */
@@ -186,8 +187,10 @@ struct gs_heap {
     unsigned unsuitable; /* addresses in a row that the pool could not use */
     uint32_t seed;
     struct gs_stock spare_blocks;
-    struct gs_bins *bins;   /* holes of shared segments; NULL once dead */
-    struct gs_large *large; /* cached large segments, holes of carved ones; likewise */
+    struct gs_bins *bins;   /* immutable, as the next: holes of shared segments ... */
+    struct gs_large *large; /* cached large segments, holes of carved ones; both unused
+                             * once dead */
+    uint32_t lost_segments; /* of a dead heap: those with blocks that others hold */
     struct gs_link segments;
     struct gs_link idle[GS_IDLE_PARTS];          /* least recently used first */
     struct gs_sorted runs_by_addr, runs_by_size; /* runs.h */
@@ -256,6 +259,12 @@ struct gs_reclaim {
     uint64_t generation;    /* stays that changed something; also read without the lock */
 };
 
+/* Heaps of a device whose owners have ended, in the order of their ends. */
+struct gs_ended {
+    struct gs_heap *first, *last;
+    unsigned count;
+};
+
 struct gs_pool {
     size_t segment_bytes, cache_bytes;     /* immutable, as those below */
     uint32_t stream_blocks, global_blocks; /* see struct gs_pool_config */
@@ -266,9 +275,10 @@ struct gs_pool {
     _Atomic uint64_t pages_ids;          /* numbers that segments of pages have had */
     _Atomic(struct gs_heap *) heaps;     /* only ever grows */
     _Atomic(struct gs_heap *) living;    /* by next_living; written under meta */
-    struct gs_lock meta;                 /* guards the tables and the four below */
+    struct gs_lock meta;                 /* guards the tables and the five below */
     uint32_t lost_blocks, lost_segments; /* records of the heap that was killed last */
     size_t heap_bytes;
+    struct gs_ended ended[GS_MAX_DEVICES];
     struct gs_reclaim reclaim;
     struct gs_row rows[GS_MAX_DEVICES + 1];    /* the last: all devices; reclaim.lock */
     uint64_t age_ns;                           /* immutable; 0: no age limit */

@@ -5,6 +5,7 @@
 #include "pool/meta.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/mman.h>
 
 /* All mappings, for gs_meta_visit. Atomic: a counter hands out the entries; the size is
@@ -76,6 +77,16 @@ void gs_meta_unmap(void *memory, size_t bytes)
 
     note_unmapped(memory);
     munmap(memory, bytes);
+    errno = saved;
+}
+
+void gs_meta_empty(void *memory, size_t bytes)
+{
+    int saved = errno;
+
+    if (madvise(memory, bytes, MADV_DONTNEED)) { /* locked in memory, for one */
+        memset(memory, 0, bytes);
+    }
     errno = saved;
 }
 

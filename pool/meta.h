@@ -113,6 +113,8 @@ size_t gs_table_bytes(struct gs_table *table);
 /* Zeroed, page-aligned host memory; NULL if there is none. errno is preserved. */
 void *gs_meta_map(size_t bytes);
 void gs_meta_unmap(void *memory, size_t bytes);
+/* Zeroes such memory, and gives its pages back. errno is preserved. */
+void gs_meta_empty(void *memory, size_t bytes);
 
 /* Visits all memory of gs_meta_map: it holds addresses of blocks, and is not the
  * program's. Returns false if there were more mappings than the pool records. Takes no

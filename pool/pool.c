@@ -112,12 +112,8 @@ void gs_pool_destroy(struct gs_pool *pool)
         next = heap->next;
         gs_tiers_destroy(heap->tiers);
         gs_starts_fini(&heap->starts);
-        if (heap->bins) {
-            gs_meta_unmap(heap->bins, sizeof(*heap->bins));
-        }
-        if (heap->large) {
-            gs_meta_unmap(heap->large, sizeof(*heap->large));
-        }
+        gs_meta_unmap(heap->bins, sizeof(*heap->bins));
+        gs_meta_unmap(heap->large, sizeof(*heap->large));
         gs_meta_unmap(heap, sizeof(*heap));
     }
     fini_tables(pool);

@@ -117,6 +117,9 @@ enum gs_status gs_heap_create(struct gs_pool *pool, const struct gs_backend *bac
  * returns GS_ERR_UNPOOLABLE, and blocks claimed but not yet freed may still be freed.
  */
 void gs_heap_kill(struct gs_heap *heap);
+/* Called once, after gs_heap_kill, when the heap's owner ends: no call that begins now
+ * uses the handle or `self`. Later the record may serve another heap. */
+void gs_heap_end(struct gs_heap *heap);
 
 /* Ends new allocations from this heap (sticky error); frees are still recognised. */
 void gs_heap_poison(struct gs_heap *heap);

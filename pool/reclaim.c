@@ -193,6 +193,16 @@ void gs_reclaim_end(struct gs_heap *heap, struct gs_ticket *ticket, bool changed
     leave(&heap->pool->reclaim);
 }
 
+bool gs_reclaim_is_inside(struct gs_heap *heap)
+{
+    bool inside;
+
+    enter(&heap->pool->reclaim);
+    inside = heap->inside > 0;
+    leave(&heap->pool->reclaim);
+    return inside;
+}
+
 static struct timespec deadline_after(uint64_t wait_ns)
 {
     struct timespec when;

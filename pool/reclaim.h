@@ -33,6 +33,8 @@ static inline uint64_t gs_reclaim_generation(const struct gs_pool *pool)
  */
 bool gs_reclaim_changed(struct gs_heap *heap, uint64_t generation, uint64_t enough);
 
+/* Returns true if a thread is inside the backend for `heap`. */
+bool gs_reclaim_is_inside(struct gs_heap *heap);
 /* Waits until no thread is inside the backend for `heap`, at most wait_ns. */
 void gs_reclaim_drain(struct gs_heap *heap, uint64_t wait_ns);
 /* A number that changes with each stay; 0 while a thread is inside the backend. */

@@ -190,13 +190,20 @@ void gs_heap_lose_segment(struct gs_pool *pool, uint32_t segment)
     gs_lock_drop(&pool->meta);
 }
 
+/* A block that others held leaves a segment of a dead heap. heap->lock is held. */
+static void forget_block(struct gs_heap *heap, struct gs_segment *segment)
+{
+    if (--segment->occupied == 0) {
+        heap->lost_segments--;
+        gs_heap_lose_segment(heap->pool, segment->id);
+    }
+}
+
 void gs_block_forget(struct gs_heap *heap, struct gs_block *block)
 {
     struct gs_segment *segment = block->segment;
 
     gs_block_become(block, GS_BLOCK_SPARE);
     gs_table_give(&heap->pool->blocks, block->id);
-    if (--segment->occupied == 0) {
-        gs_heap_lose_segment(heap->pool, segment->id);
-    }
+    forget_block(heap, segment);
 }

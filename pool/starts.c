@@ -62,12 +62,14 @@ static inline size_t home_of(uint64_t hash, size_t mask)
     return hash >> 32 & mask;
 }
 
-/* Maps a table of 2^bits slots. Each size is used once. */
+/* An empty table of 2^bits slots. Each size is used once in a heap's life, and is mapped
+ * for good. */
 static struct gs_starts_table *prepare(struct gs_starts *starts, unsigned bits)
 {
     size_t mask = ((size_t)1 << bits) - 1;
-    struct gs_starts_table *table = gs_meta_map(table_bytes(mask));
+    struct gs_starts_table *table = starts->tables[bits];
 
+    table = table ? table : gs_meta_map(table_bytes(mask));
     if (!table) {
         return NULL;
     }
@@ -96,6 +98,12 @@ static void clear_table(struct gs_starts_table *table)
     errno = saved;
 }
 
+static void begin(struct gs_starts *starts, struct gs_starts_table *table)
+{
+    atomic_store(&starts->table, table);
+    starts->most = most_of(table);
+}
+
 enum gs_status gs_starts_init(struct gs_starts *starts)
 {
     struct gs_starts_table *table = prepare(starts, GS_STARTS_MIN_BITS);
@@ -103,9 +111,13 @@ enum gs_status gs_starts_init(struct gs_starts *starts)
     if (!table) {
         return GS_ERR_HOST_NOMEM;
     }
-    atomic_store(&starts->table, table);
-    starts->most = most_of(table);
+    begin(starts, table);
     return GS_OK;
+}
+
+void gs_starts_restart(struct gs_starts *starts)
+{
+    begin(starts, prepare(starts, GS_STARTS_MIN_BITS)); /* which is mapped */
 }
 
 void gs_starts_fini(struct gs_starts *starts)

@@ -69,8 +69,10 @@ static inline enum gs_status gs_starts_reserve(struct gs_pool *pool,
 void gs_starts_put(struct gs_starts *starts, const struct gs_block *block);
 /* Removes the start of `block`. */
 void gs_starts_drop(struct gs_starts *starts, const struct gs_block *block);
-/* Removes all starts of a dead heap permanently, and returns their memory. */
+/* Removes all starts of a dead heap, and returns their memory. */
 void gs_starts_clear(struct gs_starts *starts);
+/* The heap begins anew: the table is as gs_starts_init left it. */
+void gs_starts_restart(struct gs_starts *starts);
 
 /* Bits 32 and up are the slot's index, the four below them the tag. */
 static inline uint64_t gs_starts_hash(uint64_t addr)

@@ -157,7 +157,7 @@ struct gs_global {
 
 struct gs_tiers {
     struct gs_lock lock; /* GS_RANK_TIERS */
-    _Atomic bool closed; /* for good: the heap is dead or poisoned; written under lock */
+    _Atomic bool closed; /* the heap is dead or poisoned; written under lock */
     _Atomic uint32_t
         suspended; /* calls until the thread caches open again; raised under lock */
     bool drained;  /* lock: since the last drain no block was cached and no thread cache
@@ -226,6 +226,9 @@ static inline void gs_tiers_pass(struct gs_heap *heap, struct gs_tiers *tiers)
 /* Closes the cache tiers permanently. Their blocks are released into the segments or, if
  * the heap is about to be buried, forgotten. No lock is held. */
 void gs_tiers_close(struct gs_heap *heap, bool release);
+
+/* Opens the cache tiers of a dead heap's record for another heap. */
+void gs_tiers_reopen(struct gs_tiers *tiers);
 
 /* Excludes all threads from the heap's thread caches, and admits them again.
  * GS_RANK_TIERS is held in between. No effect without cache tiers. */

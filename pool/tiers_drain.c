@@ -144,6 +144,16 @@ void gs_tiers_close(struct gs_heap *heap, bool release_blocks)
     gs_segments_return(detached);
 }
 
+void gs_tiers_reopen(struct gs_tiers *tiers)
+{
+    gs_lock_take(&tiers->lock);
+    tiers->shares = 0;
+    tiers->drained = false;
+    atomic_store(&tiers->suspended, 0);
+    atomic_store(&tiers->closed, false);
+    gs_lock_drop(&tiers->lock);
+}
+
 void gs_tiers_sum(struct gs_heap *heap, struct gs_pool_stats *sum)
 {
     struct gs_tiers *tiers = heap->tiers;

@@ -325,6 +325,7 @@ void gs_host_context_end(struct gs_context *context)
         struct gs_host_heap *own = __atomic_load_n(&context->host[i], __ATOMIC_ACQUIRE);
         if (own) {
             gs_heap_kill(own->heap);
+            gs_heap_end(own->heap);
         }
     }
 }

@@ -505,6 +505,9 @@ bool gs_context_end(struct gs_state *state, CUcontext handle,
         gs_parts_context_ended(found);
         gs_epochs_end(&found->epochs);
     }
+    if (found && found->heap) {
+        gs_heap_end(found->heap);
+    }
     return true;
 }
 

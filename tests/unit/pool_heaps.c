@@ -254,6 +254,52 @@ Test(heap, records_of_dead_heaps_are_used_again)
     bed_fini(&bed);
 }
 
+/* Heaps that end one after the other take the place of those before them, with nothing of
+ * theirs; not while anybody holds a block of theirs. */
+Test(heap, that_ends_leaves_its_record_to_another)
+{
+    enum { HEAPS = 1000, HELD = 3 };
+    static struct fake fakes[HEAPS];
+    struct gs_heap *heap, *first = NULL;
+    struct gs_block *block, *held[HELD];
+    size_t after_some = 0, bytes;
+    bool again = false;
+    struct bed bed;
+
+    bed_init_cached(&bed, 64 * GS_GIB, 2 * GS_MIB, 64 * GS_MIB);
+    for (int i = 0; i < HEAPS; i++) {
+        fake_init(&fakes[i], GS_GIB);
+        cr_assert_eq(gs_heap_create(bed.pool, &bed.fake.backend, &fakes[i], 0, &heap),
+                     GS_OK);
+        cr_assert_eq(gs_heap_self(heap), &fakes[i]);
+        first = i == 0 ? heap : first;
+        cr_assert(i == 0 || i > HEAPS / 2 || heap != first, "a block of it is held");
+        again |= i > 0 && heap == first;
+        for (int j = 0; j < 3000; j++) { /* the table of starts grows */
+            cr_assert_eq(gs_heap_alloc(heap, 512, &block, NULL), GS_OK);
+            cr_assert_eq(gs_block_heap(block), heap);
+        }
+        cr_assert_eq(gs_heap_alloc(heap, 4 * GS_MIB, &block, NULL), GS_OK);
+        gs_block_free(block);
+        bed_check(&bed);
+        if (i < HELD) {
+            cr_assert_eq(gs_heap_alloc(heap, 512, &block, NULL), GS_OK);
+            held[i] = bed_claim(&bed, gs_block_addr(block));
+        }
+        gs_heap_kill(heap);
+        gs_heap_end(heap);
+        fake_fini(&fakes[i]);
+        bytes = gs_pool_metadata_bytes(bed.pool);
+        after_some = i == 100 ? bytes : after_some;
+        cr_assert(i < 100 || bytes <= after_some, "%zu, then %zu", after_some, bytes);
+        for (int j = 0; i == HEAPS / 2 && j < HELD; j++)
+            gs_block_free(held[j]);
+    }
+    cr_assert(again, "nobody holds it any more");
+    cr_assert_eq(bed_stats(&bed).allocs, HEAPS * 3001 + HELD);
+    bed_fini(&bed);
+}
+
 Test(heap, that_lost_its_context_unseen_is_killed_by_a_new_one)
 {
     struct bed bed;
@@ -582,8 +628,10 @@ static void *end_each_others(void *argument)
                      GS_OK);
         cr_assert_eq(gs_heap_alloc(heap, 512, &block, NULL), GS_OK);
         ended = atomic_exchange(&enders->last[i % ENDERS], heap);
-        if (ended)
+        if (ended) {
             gs_heap_kill(ended);
+            gs_heap_end(ended);
+        }
     }
     /* The heaps that another has taken and not ended yet are bound, too. */
     cr_assert_leq(gs_tcaches_own->own_count, 4 * ENDERS);
