@@ -239,7 +239,7 @@ void gs_heap_poison(struct gs_heap *heap)
     gs_lock_take(&heap->lock);
     heap->poisoned = true;
     gs_lock_drop(&heap->lock);
-    gs_tiers_close(heap, true);
+    gs_tiers_close(heap);
 }
 
 /*
@@ -321,8 +321,7 @@ void gs_heap_bury(struct gs_heap *heap, uint64_t wait_ns)
     uint32_t lost_blocks = 0, lost_segments = 0;
     bool died;
 
-    gs_tiers_close(heap,
-                   false); /* from here on no block enters or leaves a thread cache */
+    gs_tiers_bury(heap); /* from here on no block enters or leaves a thread cache */
     gs_lock_take(&heap->lock);
     died = !gs_heap_is_dead(heap);
     if (died) {
@@ -333,6 +332,7 @@ void gs_heap_bury(struct gs_heap *heap, uint64_t wait_ns)
         gs_meta_empty(heap->large, sizeof(*heap->large));
     }
     gs_lock_drop(&heap->lock);
+    gs_tiers_admit(heap);
     if (died) {
         gs_pending_forget(heap);
         gs_records_lose(pool, lost_blocks, lost_segments);

@@ -353,7 +353,7 @@ static size_t poll_pending(struct gs_heap *heap, size_t limit, bool to_tcache)
     if (gs_heap_is_dead(heap)) {
         gs_pending_forget(heap);
     } else if (poisoned) {
-        gs_tiers_close(heap, true);
+        gs_tiers_close(heap);
     }
     gs_reclaim_end(heap, &ticket, done > 0);
     if (retired) {

@@ -223,9 +223,12 @@ static inline void gs_tiers_pass(struct gs_heap *heap, struct gs_tiers *tiers)
         gs_tiers_count(heap);
     }
 }
-/* Closes the cache tiers permanently. Their blocks are released into the segments or, if
- * the heap is about to be buried, forgotten. No lock is held. */
-void gs_tiers_close(struct gs_heap *heap, bool release);
+/* Closes the cache tiers, and releases their blocks into the segments. No lock is held.
+ */
+void gs_tiers_close(struct gs_heap *heap);
+/* The same for a heap that dies, whose blocks are forgotten with it: before
+ * gs_tiers_admit, as after gs_tiers_exclude. */
+void gs_tiers_bury(struct gs_heap *heap);
 
 /* Opens the cache tiers of a dead heap's record for another heap. */
 void gs_tiers_reopen(struct gs_tiers *tiers);

@@ -120,28 +120,43 @@ void gs_tiers_count(struct gs_heap *heap)
     gs_tiers_admit(heap);
 }
 
-void gs_tiers_close(struct gs_heap *heap, bool release_blocks)
+/* Closes the tiers, and leaves the blocks in `chain`; the thread caches are excluded. */
+static void close(struct gs_heap *heap, struct gs_chain *chain)
+{
+    struct gs_tiers *tiers = heap->tiers;
+    struct gs_link *link;
+
+    gather(tiers, chain);
+    for (link = tiers->tcaches.next; link != &tiers->tcaches; link = link->next) {
+        gs_tcache_settle(GS_LINK_OWNER(link, struct gs_tcache, of_heap), heap);
+    }
+    atomic_store(&tiers->closed, true);
+    gs_tcaches_unbind(tiers);
+}
+
+void gs_tiers_close(struct gs_heap *heap)
 {
     struct gs_segment *detached = NULL;
     struct gs_chain chain = {0};
-    struct gs_link *link;
 
     if (!heap->tiers || atomic_load(&heap->tiers->closed)) {
         return;
     }
     gs_tiers_exclude(heap);
-    gather(heap->tiers, &chain);
-    if (release_blocks) {
-        gs_chain_release(heap, &chain, &detached);
-    }
-    for (link = heap->tiers->tcaches.next; link != &heap->tiers->tcaches;
-         link = link->next) {
-        gs_tcache_settle(GS_LINK_OWNER(link, struct gs_tcache, of_heap), heap);
-    }
-    atomic_store(&heap->tiers->closed, true);
-    gs_tcaches_unbind(heap->tiers);
+    close(heap, &chain);
+    gs_chain_release(heap, &chain, &detached);
     gs_tiers_admit(heap);
     gs_segments_return(detached);
+}
+
+void gs_tiers_bury(struct gs_heap *heap)
+{
+    struct gs_chain forgotten = {0};
+
+    gs_tiers_exclude(heap);
+    if (heap->tiers) {
+        close(heap, &forgotten);
+    }
 }
 
 void gs_tiers_reopen(struct gs_tiers *tiers)
