@@ -40,6 +40,7 @@ struct sim_physical {
     unsigned users;                  /* vmm_lock: mappings and multicast bindings */
     struct sim_multicast *multicast; /* immutable; NULL: ordinary memory */
     struct sim_physical *next;       /* vmm_lock: all objects */
+    struct sim_physical **link;      /* vmm_lock: what points to it there */
 };
 
 struct sim_mapping {

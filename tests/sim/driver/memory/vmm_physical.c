@@ -194,6 +194,9 @@ CUresult sim_physical_enter(struct sim_physical *physical,
     }
     physical->handles = 1;
     physical->next = all;
+    physical->link = &all;
+    if (all)
+        all->link = &physical->next;
     all = physical;
     *out = (CUmemGenericAllocationHandle)(uintptr_t)handle;
     return CUDA_SUCCESS;
@@ -236,13 +239,11 @@ struct sim_physical *sim_physical_get(CUmemGenericAllocationHandle handle)
 /* Nobody has a handle or uses it: it goes. */
 static void end_unused(struct sim_physical *physical)
 {
-    struct sim_physical **link = &all;
-
     if (physical->handles > 0 || physical->users > 0)
         return;
-    while (*link != physical)
-        link = &(*link)->next;
-    *link = physical->next;
+    *physical->link = physical->next;
+    if (physical->next)
+        physical->next->link = physical->link;
     struct sim_object *closed =
         sim_handle_close(physical->object.handle, SIM_TYPE_PHYSICAL);
     if (closed)
