@@ -1,43 +1,202 @@
 /*
  * page_addresses.c - the addresses of a page store. See page_addresses.h
  *
- * Two sorted arrays: the arenas (addresses that were reserved at once), and the spans of
- * the arenas that hold no piece. An arena's last 2 MiB are never used, so no range
- * reaches from one arena into another.
+ * The arenas (addresses that were reserved at once), and the spans of the arenas that
+ * hold no piece. An arena's last 2 MiB are never used, so no range reaches from one arena
+ * into another.
  *
- * Owns: the arrays.   Lock: the store's (GS_RANK_PAGE_STORE), released around each
- * operation of the driver.
+ * Owns: the array of arenas, the records of spans.   Lock: the store's
+ * (GS_RANK_PAGE_STORE), released around each operation of the driver.
  */
 #include "pool/page_addresses.h"
 
+#include <string.h>
+
+#include "pool/list.h"
 #include "pool/meta.h"
 #include "pool/pool.h"
 
-struct span {
+struct gs_page_span {
     uint64_t addr;
     size_t bytes;
 };
 
-/* ---- sorted arrays; the lock is held ------------------------------------------------
- */
+/* A span in both trees, or spare. */
+struct span {
+    struct gs_sorted_node of_addr, of_size;
+    uint64_t addr;
+    size_t bytes;
+};
 
-/* The address of an item: each item begins with it. */
-static uint64_t addr_of(const struct gs_page_array *array, size_t item_bytes,
-                        size_t index)
+static struct span *of_addr(struct gs_sorted_node *node)
 {
-    return *(const uint64_t *)(const void *)((const char *)array->items +
-                                             index * item_bytes);
+    return node ? GS_LINK_OWNER(node, struct span, of_addr) : NULL;
 }
 
-/* The index of the first item at `addr` or above. */
-static size_t find(const struct gs_page_array *array, size_t item_bytes, uint64_t addr)
+static struct span *of_size(struct gs_sorted_node *node)
 {
-    size_t low = 0, high = array->count;
+    return node ? GS_LINK_OWNER(node, struct span, of_size) : NULL;
+}
+
+static struct gs_sorted_key key_of_addr(const struct gs_sorted_node *node)
+{
+    return (struct gs_sorted_key){
+        GS_LINK_OWNER((uintptr_t)node, struct span, of_addr)->addr, 0};
+}
+
+static struct gs_sorted_key key_of_size(const struct gs_sorted_node *node)
+{
+    const struct span *span = GS_LINK_OWNER((uintptr_t)node, struct span, of_size);
+
+    return (struct gs_sorted_key){span->bytes, span->addr};
+}
+
+void gs_page_addresses_init(struct gs_page_addresses *addresses,
+                            const struct gs_page_ops *ops, void *self, size_t arena_bytes,
+                            struct gs_lock *lock)
+{
+    *addresses = (struct gs_page_addresses){
+        .ops = ops,
+        .self = self,
+        .arena_bytes = arena_bytes,
+        .lock = lock,
+        .by_addr = {.key_of = key_of_addr},
+        .by_size = {.key_of = key_of_size},
+    };
+}
+
+/* ---- spans; the lock is held --------------------------------------------------------
+ */
+
+/* The first span at `addr` or above; the last below; NULL: none. */
+static struct span *span_from(const struct gs_page_addresses *addresses, uint64_t addr)
+{
+    return of_addr(gs_sorted_from(&addresses->by_addr, (struct gs_sorted_key){addr, 0}));
+}
+
+static struct span *span_below(const struct gs_page_addresses *addresses, uint64_t addr)
+{
+    return of_addr(gs_sorted_below(&addresses->by_addr, (struct gs_sorted_key){addr, 0}));
+}
+
+static void insert(struct gs_page_addresses *addresses, struct span *span)
+{
+    gs_sorted_insert(&addresses->by_addr, &span->of_addr);
+    gs_sorted_insert(&addresses->by_size, &span->of_size);
+}
+
+static void withdraw(struct gs_page_addresses *addresses, struct span *span)
+{
+    gs_sorted_remove(&addresses->by_addr, &span->of_addr);
+    gs_sorted_remove(&addresses->by_size, &span->of_size);
+}
+
+static void drop(struct gs_page_addresses *addresses, struct span *span)
+{
+    withdraw(addresses, span);
+    gs_sorted_records_give(&addresses->records, &span->of_addr);
+}
+
+/* Adds a span, merged with its neighbours. */
+static void put_span(struct gs_page_addresses *addresses, uint64_t addr, size_t bytes)
+{
+    struct span *above = span_from(addresses, addr);
+    struct span *below = span_below(addresses, addr), *span = below;
+
+    if (above && above->addr == addr + bytes) {
+        bytes += above->bytes;
+        drop(addresses, above);
+    }
+    if (below && below->addr + below->bytes == addr) {
+        withdraw(addresses, below);
+        addr = below->addr;
+        bytes += below->bytes;
+    } else {
+        span = of_addr(gs_sorted_records_take(&addresses->records, sizeof(*span)));
+    }
+    if (span) { /* else lost: addresses are plenty */
+        span->addr = addr;
+        span->bytes = bytes;
+        insert(addresses, span);
+    }
+}
+
+/* Takes the first part of the span. */
+static void cut_span(struct gs_page_addresses *addresses, struct span *span, size_t bytes)
+{
+    if (span->bytes == bytes) {
+        drop(addresses, span);
+        return;
+    }
+    withdraw(addresses, span);
+    span->addr += bytes;
+    span->bytes -= bytes;
+    insert(addresses, span);
+}
+
+/* The span of the addresses from `addr` on; NULL: so many bytes there hold memory. */
+static struct span *span_at(const struct gs_page_addresses *addresses, uint64_t addr,
+                            size_t bytes)
+{
+    struct span *span = span_from(addresses, addr);
+
+    return span && span->addr == addr && span->bytes >= bytes ? span : NULL;
+}
+
+/* ---- addresses ----------------------------------------------------------------------
+ */
+
+unsigned gs_page_addresses_extend(struct gs_page_addresses *addresses,
+                                  const struct gs_pages_from *from, unsigned count,
+                                  size_t bytes)
+{
+    struct span *behind = NULL;
+    unsigned best = count;
+
+    gs_lock_take(addresses->lock);
+    for (unsigned i = 0; i < count; i++) {
+        struct span *span = NULL;
+
+        if (from[i].taken == from[i].bytes &&
+            (best == count || from[i].bytes > from[best].bytes)) {
+            span =
+                span_at(addresses, from[i].addr + from[i].bytes, bytes - from[i].bytes);
+        }
+        if (span) {
+            best = i;
+            behind = span;
+        }
+    }
+    if (behind) {
+        cut_span(addresses, behind, bytes - from[best].bytes);
+    }
+    gs_lock_drop(addresses->lock);
+    return best;
+}
+
+static bool take_span(struct gs_page_addresses *addresses, size_t bytes, uint64_t *addr)
+{
+    struct span *span;
+
+    gs_lock_take(addresses->lock);
+    span = of_size(gs_sorted_from(&addresses->by_size, (struct gs_sorted_key){bytes, 0}));
+    if (span) {
+        *addr = span->addr;
+        cut_span(addresses, span, bytes);
+    }
+    gs_lock_drop(addresses->lock);
+    return span != NULL;
+}
+
+/* The index of the first arena at `addr` or above. The lock is held. */
+static size_t find_arena(const struct gs_page_addresses *addresses, uint64_t addr)
+{
+    size_t low = 0, high = addresses->arena_count;
 
     while (low < high) {
         size_t middle = low + (high - low) / 2;
 
-        if (addr_of(array, item_bytes, middle) < addr) {
+        if (addresses->arenas[middle].addr < addr) {
             low = middle + 1;
         } else {
             high = middle;
@@ -46,158 +205,60 @@ static size_t find(const struct gs_page_array *array, size_t item_bytes, uint64_
     return low;
 }
 
-/* Inserts the item by its address. False: no memory. */
-static bool put(struct gs_page_array *array, size_t item_bytes, const void *item)
+/* Makes room for one more. Returns false without memory. The lock is held. */
+static bool grow_arenas(struct gs_page_addresses *addresses)
 {
-    size_t at = find(array, item_bytes, *(const uint64_t *)item);
-    char *items = array->items;
+    size_t old = addresses->arena_room;
+    size_t room = old ? 2 * old : GS_META_PAGE_BYTES / sizeof(struct gs_page_span);
+    struct gs_page_span *arenas;
 
-    if (array->count == array->room) {
-        size_t room = array->room ? 2 * array->room : GS_META_PAGE_BYTES / item_bytes;
-
-        items = gs_meta_map(room * item_bytes);
-        if (!items) {
-            return false;
-        }
-        if (array->items && array->count) {
-            __builtin_memcpy(items, array->items, array->count * item_bytes);
-        }
-        if (array->room) {
-            gs_meta_unmap(array->items, array->room * item_bytes);
-        }
-        array->items = items;
-        array->room = room;
+    if (addresses->arena_count < old) {
+        return true;
     }
-    if (!items) {
+    arenas = gs_meta_map(room * sizeof(*arenas));
+    if (!arenas) {
         return false;
     }
-    __builtin_memmove(items + (at + 1) * item_bytes, items + at * item_bytes,
-                      (array->count - at) * item_bytes);
-    __builtin_memcpy(items + at * item_bytes, item, item_bytes);
-    array->count++;
+    if (old) {
+        memcpy(arenas, addresses->arenas, old * sizeof(*arenas));
+        gs_meta_unmap(addresses->arenas, old * sizeof(*arenas));
+    }
+    addresses->arenas = arenas;
+    addresses->arena_room = room;
     return true;
 }
 
-static void drop(struct gs_page_array *array, size_t item_bytes, size_t at)
+static bool put_arena(struct gs_page_addresses *addresses, struct gs_page_span arena)
 {
-    char *items = array->items;
+    size_t at = find_arena(addresses, arena.addr);
 
-    array->count--;
-    __builtin_memmove(items + at * item_bytes, items + (at + 1) * item_bytes,
-                      (array->count - at) * item_bytes);
+    if (!grow_arenas(addresses)) {
+        return false;
+    }
+    memmove(addresses->arenas + at + 1, addresses->arenas + at,
+            (addresses->arena_count++ - at) * sizeof(arena));
+    addresses->arenas[at] = arena;
+    return true;
 }
 
-static void free_array(struct gs_page_array *array, size_t item_bytes)
+static void drop_arena(struct gs_page_addresses *addresses, size_t at)
 {
-    if (array->room) {
-        gs_meta_unmap(array->items, array->room * item_bytes);
-    }
-}
-
-static struct span *span_in(struct gs_page_array *array, size_t index)
-{
-    return (struct span *)array->items + index;
-}
-
-/* ---- addresses ----------------------------------------------------------------------
- */
-
-/* Adds a span, merged with its neighbours. The lock is held. */
-static void put_span(struct gs_page_addresses *addresses, struct span span)
-{
-    struct gs_page_array *spans = &addresses->spans;
-    size_t at = find(spans, sizeof(span), span.addr);
-    struct span *below = at > 0 ? span_in(spans, at - 1) : NULL;
-
-    if (at < spans->count && span_in(spans, at)->addr == span.addr + span.bytes) {
-        span.bytes += span_in(spans, at)->bytes;
-        drop(spans, sizeof(span), at);
-    }
-    if (below && below->addr + below->bytes == span.addr) {
-        below->bytes += span.bytes;
-    } else {
-        (void)put(spans, sizeof(span), &span); /* else lost: addresses are plenty */
-    }
-}
-
-/* Takes the first part of the span. The lock is held. */
-static void cut_span(struct gs_page_addresses *addresses, size_t at, size_t bytes)
-{
-    struct span *span = span_in(&addresses->spans, at);
-
-    span->addr += bytes;
-    span->bytes -= bytes;
-    if (!span->bytes) {
-        drop(&addresses->spans, sizeof(*span), at);
-    }
-}
-
-/* Returns true if the addresses from `addr` on hold no memory. The lock is held. */
-static bool is_free(const struct gs_page_addresses *addresses, uint64_t addr,
-                    size_t bytes)
-{
-    const struct gs_page_array *spans = &addresses->spans;
-    size_t at = find(spans, sizeof(struct span), addr);
-    const struct span *span = (const struct span *)spans->items + at;
-
-    return at < spans->count && span->addr == addr && span->bytes >= bytes;
-}
-
-unsigned gs_page_addresses_extend(struct gs_page_addresses *addresses,
-                                  const struct gs_pages_from *from, unsigned count,
-                                  size_t bytes)
-{
-    unsigned best = count;
-
-    gs_lock_take(addresses->lock);
-    for (unsigned i = 0; i < count; i++) {
-        if (from[i].taken == from[i].bytes &&
-            (best == count || from[i].bytes > from[best].bytes) &&
-            is_free(addresses, from[i].addr + from[i].bytes, bytes - from[i].bytes)) {
-            best = i;
-        }
-    }
-    if (best < count) {
-        cut_span(addresses,
-                 find(&addresses->spans, sizeof(struct span),
-                      from[best].addr + from[best].bytes),
-                 bytes - from[best].bytes);
-    }
-    gs_lock_drop(addresses->lock);
-    return best;
-}
-
-/* Takes the lowest addresses that suffice. */
-static bool take_span(struct gs_page_addresses *addresses, size_t bytes, uint64_t *addr)
-{
-    bool found = false;
-
-    gs_lock_take(addresses->lock);
-    for (size_t at = 0; at < addresses->spans.count && !found; at++) {
-        if (span_in(&addresses->spans, at)->bytes < bytes) {
-            continue;
-        }
-        *addr = span_in(&addresses->spans, at)->addr;
-        cut_span(addresses, at, bytes);
-        found = true;
-    }
-    gs_lock_drop(addresses->lock);
-    return found;
+    memmove(addresses->arenas + at, addresses->arenas + at + 1,
+            (--addresses->arena_count - at) * sizeof(*addresses->arenas));
 }
 
 static bool add_arena(struct gs_page_addresses *addresses, size_t bytes)
 {
-    struct span arena = {.bytes = bytes};
+    struct gs_page_span arena = {.bytes = bytes};
     bool done;
 
     if (!addresses->ops->reserve(addresses->self, bytes, &arena.addr)) {
         return false;
     }
     gs_lock_take(addresses->lock);
-    done = put(&addresses->arenas, sizeof(arena), &arena);
-    arena.bytes -= GS_LARGE_BYTES;
+    done = put_arena(addresses, arena);
     if (done) {
-        put_span(addresses, arena);
+        put_span(addresses, arena.addr, bytes - GS_LARGE_BYTES);
     }
     gs_lock_drop(addresses->lock);
     if (!done) {
@@ -222,40 +283,39 @@ bool gs_page_addresses_take(struct gs_page_addresses *addresses, size_t bytes,
     return take_span(addresses, bytes, addr);
 }
 
-/* The arena whose addresses the span covers but for the last 2 MiB, unless it is the only
- * one. The lock is held. */
-static bool empty_arena(struct gs_page_addresses *addresses, size_t at, struct span *out)
+/* Takes out the arena whose addresses the span covers but for the last 2 MiB, unless it
+ * is the only one. The lock is held. */
+static bool take_empty(struct gs_page_addresses *addresses, struct span *span,
+                       struct gs_page_span *out)
 {
-    const struct span *span = span_in(&addresses->spans, at);
-    size_t number = find(&addresses->arenas, sizeof(*out), span->addr);
+    size_t at = find_arena(addresses, span->addr);
 
-    if (addresses->arenas.count < 2 || number == addresses->arenas.count) {
+    if (addresses->arena_count < 2 || at == addresses->arena_count) {
         return false;
     }
-    *out = *span_in(&addresses->arenas, number);
-    return out->addr == span->addr && out->bytes == span->bytes + GS_LARGE_BYTES;
+    *out = addresses->arenas[at];
+    if (out->addr != span->addr || out->bytes != span->bytes + GS_LARGE_BYTES) {
+        return false;
+    }
+    drop_arena(addresses, at);
+    drop(addresses, span);
+    return true;
 }
 
 void gs_page_addresses_return(struct gs_page_addresses *addresses, uint64_t addr,
                               size_t bytes)
 {
-    struct span arena;
+    struct gs_page_span arena;
+    struct span *span;
     bool empty;
-    size_t at;
 
     if (!bytes) {
         return;
     }
     gs_lock_take(addresses->lock);
-    put_span(addresses, (struct span){addr, bytes});
-    at = find(&addresses->spans, sizeof(arena), addr);
-    at -= at == addresses->spans.count || span_in(&addresses->spans, at)->addr > addr;
-    empty = at < addresses->spans.count && empty_arena(addresses, at, &arena);
-    if (empty) {
-        drop(&addresses->spans, sizeof(arena), at);
-        drop(&addresses->arenas, sizeof(arena),
-             find(&addresses->arenas, sizeof(arena), arena.addr));
-    }
+    put_span(addresses, addr, bytes);
+    span = span_below(addresses, addr + 1); /* it holds the address, if it is not lost */
+    empty = span && take_empty(addresses, span, &arena);
     gs_lock_drop(addresses->lock);
     if (empty) {
         addresses->ops->unreserve(addresses->self, arena.addr, arena.bytes);
@@ -264,17 +324,17 @@ void gs_page_addresses_return(struct gs_page_addresses *addresses, uint64_t addr
 
 void gs_page_addresses_unreserve_all(struct gs_page_addresses *addresses)
 {
-    struct span arena = {0};
+    struct gs_page_span arena = {0};
     bool any = true;
 
     while (any) {
         gs_lock_take(addresses->lock);
-        any = addresses->arenas.count > 0;
+        any = addresses->arena_count > 0;
         if (any) {
-            arena = *span_in(&addresses->arenas, addresses->arenas.count - 1);
-            addresses->arenas.count--;
+            arena = addresses->arenas[--addresses->arena_count];
         }
-        addresses->spans.count = 0;
+        addresses->by_addr.root = addresses->by_size.root = NULL;
+        gs_sorted_records_free(&addresses->records);
         gs_lock_drop(addresses->lock);
         if (any) {
             addresses->ops->unreserve(addresses->self, arena.addr, arena.bytes);
@@ -284,21 +344,22 @@ void gs_page_addresses_unreserve_all(struct gs_page_addresses *addresses)
 
 bool gs_page_addresses_own(struct gs_page_addresses *addresses, uint64_t addr)
 {
-    bool owns = false;
+    bool owns;
     size_t at;
 
     gs_lock_take(addresses->lock);
-    at = find(&addresses->arenas, sizeof(struct span), addr + 1);
-    if (at > 0) {
-        owns = addr - span_in(&addresses->arenas, at - 1)->addr <
-               span_in(&addresses->arenas, at - 1)->bytes;
-    }
+    at = find_arena(addresses, addr + 1);
+    owns =
+        at > 0 && addr - addresses->arenas[at - 1].addr < addresses->arenas[at - 1].bytes;
     gs_lock_drop(addresses->lock);
     return owns;
 }
 
 void gs_page_addresses_destroy(struct gs_page_addresses *addresses)
 {
-    free_array(&addresses->arenas, sizeof(struct span));
-    free_array(&addresses->spans, sizeof(struct span));
+    if (addresses->arena_room) {
+        gs_meta_unmap(addresses->arenas,
+                      addresses->arena_room * sizeof(*addresses->arenas));
+    }
+    gs_sorted_records_free(&addresses->records);
 }

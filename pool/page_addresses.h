@@ -9,21 +9,25 @@
 
 #include "pool/lock.h"
 #include "pool/page_store.h"
-
-struct gs_page_array {
-    void *items;
-    size_t count, room;
-};
+#include "pool/sorted_records.h"
 
 struct gs_page_addresses {
     const struct gs_page_ops *ops; /* these four: immutable */
     void *self;
     size_t arena_bytes;
-    struct gs_lock *lock; /* guards the rest */
-    struct gs_page_array arenas, spans;
+    struct gs_lock *lock;        /* guards the rest */
+    struct gs_page_span *arenas; /* a sorted array: they are few */
+    size_t arena_count, arena_room;
+    /* Spans of the arenas that hold no piece, by address and by size. */
+    struct gs_sorted by_addr, by_size;
+    struct gs_sorted_records records; /* of spans */
 };
 
-/* Takes the lowest addresses that suffice; reserves more if none do. */
+void gs_page_addresses_init(struct gs_page_addresses *addresses,
+                            const struct gs_page_ops *ops, void *self, size_t arena_bytes,
+                            struct gs_lock *lock);
+/* Takes the first part of the smallest span that suffices, of several the lowest;
+ * reserves more if none does. */
 bool gs_page_addresses_take(struct gs_page_addresses *addresses, size_t bytes,
                             uint64_t *addr) GS_MUST_USE;
 /* Takes the addresses after the largest range that is taken whole, and has enough of them

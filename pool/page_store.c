@@ -16,7 +16,7 @@
 #include "pool/meta.h"
 #include "pool/page_addresses.h"
 #include "pool/pool.h"
-#include "pool/sorted.h"
+#include "pool/sorted_records.h"
 
 struct piece {
     uint64_t addr;
@@ -25,17 +25,10 @@ struct piece {
     bool mapped;
 };
 
-/* A piece in the tree, or spare: then `node.less` leads to the next. */
+/* A piece in the tree, or spare. */
 struct piece_record {
     struct gs_sorted_node node;
     struct piece piece;
-};
-
-/* Memory for records, of one page. */
-struct piece_page {
-    struct piece_page *next;
-    struct piece_record
-        records[(GS_META_PAGE_BYTES - sizeof(void *)) / sizeof(struct piece_record)];
 };
 
 struct gs_page_store {
@@ -44,8 +37,7 @@ struct gs_page_store {
     _Atomic bool broken; /* an operation failed that cannot fail on a working device */
     struct gs_lock lock; /* guards the rest */
     struct gs_sorted pieces; /* by address */
-    struct gs_sorted_node *spare_pieces;
-    struct piece_page *piece_pages;
+    struct gs_sorted_records records;
     struct gs_page_addresses addresses;
     size_t bytes;
 };
@@ -68,35 +60,6 @@ static struct gs_sorted_key key_of_piece(const struct gs_sorted_node *node)
 static struct piece *piece_from(struct gs_page_store *store, uint64_t addr)
 {
     return of_node(gs_sorted_from(&store->pieces, (struct gs_sorted_key){addr, 0}));
-}
-
-/* A record that is in use by nobody, or NULL without host memory. The lock is held. */
-static struct piece_record *take_record(struct gs_page_store *store)
-{
-    struct gs_sorted_node *node = store->spare_pieces;
-    struct piece_page *page = node ? NULL : gs_meta_map(sizeof(*page));
-
-    if (page) {
-        page->next = store->piece_pages;
-        store->piece_pages = page;
-        for (size_t i = 0; i < GS_ARRAY_LEN(page->records); i++) {
-            page->records[i].node.less = node;
-            node = &page->records[i].node;
-        }
-    }
-    if (!node) {
-        return NULL;
-    }
-    store->spare_pieces = node->less;
-    return GS_LINK_OWNER(node, struct piece_record, node);
-}
-
-static void free_records(struct gs_page_store *store)
-{
-    for (struct piece_page *page = store->piece_pages, *next; page; page = next) {
-        next = page->next;
-        gs_meta_unmap(page, sizeof(*page));
-    }
 }
 
 /* The first piece that begins in the range. Returns whether there is one. */
@@ -134,17 +97,17 @@ static bool piece_around(struct gs_page_store *store, uint64_t end, struct piece
 
 static bool put_piece(struct gs_page_store *store, const struct piece *piece)
 {
-    struct piece_record *record;
+    struct gs_sorted_node *node;
 
     gs_lock_take(&store->lock);
-    record = take_record(store);
-    if (record) {
-        record->piece = *piece;
-        gs_sorted_insert(&store->pieces, &record->node);
+    node = gs_sorted_records_take(&store->records, sizeof(struct piece_record));
+    if (node) {
+        *of_node(node) = *piece;
+        gs_sorted_insert(&store->pieces, node);
         store->bytes += piece->bytes;
     }
     gs_lock_drop(&store->lock);
-    return record != NULL;
+    return node != NULL;
 }
 
 static void drop_piece(struct gs_page_store *store, const struct piece *piece)
@@ -154,8 +117,7 @@ static void drop_piece(struct gs_page_store *store, const struct piece *piece)
     gs_lock_take(&store->lock);
     node = gs_sorted_from(&store->pieces, (struct gs_sorted_key){piece->addr, 0});
     gs_sorted_remove(&store->pieces, node);
-    node->less = store->spare_pieces;
-    store->spare_pieces = node;
+    gs_sorted_records_give(&store->records, node);
     store->bytes -= piece->bytes;
     gs_lock_drop(&store->lock);
 }
@@ -512,8 +474,7 @@ enum gs_status gs_page_store_create(const struct gs_page_ops *ops, void *self,
     }
     store->ops = ops;
     store->self = self;
-    store->addresses = (struct gs_page_addresses){
-        .ops = ops, .self = self, .arena_bytes = arena_bytes, .lock = &store->lock};
+    gs_page_addresses_init(&store->addresses, ops, self, arena_bytes, &store->lock);
     store->pieces.key_of = key_of_piece;
     gs_lock_init(&store->lock, GS_RANK_PAGE_STORE);
     *out = store;
@@ -522,7 +483,7 @@ enum gs_status gs_page_store_create(const struct gs_page_ops *ops, void *self,
 
 void gs_page_store_destroy(struct gs_page_store *store)
 {
-    free_records(store);
+    gs_sorted_records_free(&store->records);
     gs_page_addresses_destroy(&store->addresses);
     gs_meta_unmap(store, sizeof(*store));
 }
