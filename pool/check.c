@@ -20,7 +20,7 @@ struct tally {
     size_t idle[GS_IDLE_PARTS];
     size_t carved; /* free blocks; each must be in the tree of the carved segments */
     uint64_t small_units, carved_bytes, tolerance_bytes, grown_bytes, live_bytes,
-        used_bytes, pending_bytes, reserved_bytes;
+        used_bytes, pending_bytes, reserved_bytes, absent_bytes;
 };
 
 static const char *check_block(struct gs_pool *pool, const struct gs_segment *segment,
@@ -154,7 +154,8 @@ static const char *check_segment(struct gs_heap *heap, struct gs_segment *segmen
     if (segment->shared && !segment->carved && segment->bytes > GS_LARGE_BYTES) {
         tally->grown_bytes += segment->bytes;
     }
-    tally->reserved_bytes += segment->bytes;
+    tally->reserved_bytes += gs_segment_present(segment);
+    tally->absent_bytes += segment->bytes - gs_segment_present(segment);
     return NULL;
 }
 
@@ -219,7 +220,8 @@ static const char *check_counters(struct gs_heap *heap, const struct tally *tall
     if (stats->pending_bytes != tally->pending_bytes) {
         return "pending bytes are miscounted";
     }
-    if (stats->reserved_bytes != tally->reserved_bytes ||
+    if (heap->absent_bytes != tally->absent_bytes ||
+        stats->reserved_bytes != tally->reserved_bytes ||
         stats->reserved_bytes > stats->reserved_peak_bytes) {
         return "reserved bytes are miscounted";
     }

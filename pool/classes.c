@@ -234,7 +234,7 @@ static const char *compare_classes(const struct gs_heap *heap,
         return "cached bytes by class do not add up to all of them";
     }
     if (sum.live_bytes + sum.pending_bytes + sum.cached_bytes + by_class->holes.bytes !=
-        stats->reserved_bytes) {
+        stats->reserved_bytes + heap->absent_bytes) {
         return "blocks and holes by class do not add up to what is reserved";
     }
     return NULL;

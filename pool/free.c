@@ -325,7 +325,7 @@ void gs_heap_retain_paged(struct gs_heap *heap)
         struct gs_segment *segment = GS_LINK_OWNER(link, struct gs_segment, all);
 
         next = link->next;
-        if (!segment->paged || segment->retained || !segment->mapped) {
+        if (!segment->paged || segment->single || segment->retained || !segment->mapped) {
             continue;
         }
         if (segment->occupied) {

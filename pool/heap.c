@@ -306,7 +306,7 @@ static void clear_counters(struct gs_heap *heap)
 {
     gs_reclaim_bury(heap, heap->stats.reserved_bytes);
     heap->stats.live_bytes = heap->stats.used_bytes = 0;
-    heap->stats.reserved_bytes = heap->stats.pending_bytes = 0;
+    heap->stats.reserved_bytes = heap->stats.pending_bytes = heap->absent_bytes = 0;
     heap->small_units = 0;
     gs_carving_forget(heap);
     gs_fit_tolerance_forget(heap);

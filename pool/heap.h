@@ -162,6 +162,7 @@ struct gs_segment {
     bool retained;     /* takes no new allocation */
     bool mapped;       /* belongs to its heap; false before, and once detached or dead */
     bool in_free;      /* detached by gs_block_detach; not the pool's to free */
+    bool absent; /* its pages are with the driver, its addresses are not (apart.c) */
 };
 
 enum gs_idle_part { GS_IDLE_LARGE, GS_IDLE_SHARED, GS_IDLE_PARTS };
@@ -200,6 +201,7 @@ struct gs_heap {
     uint64_t carved_bytes;    /* carved segments */
     uint64_t tolerance_bytes; /* sum over the large segments in use */
     uint64_t grown_bytes;     /* shared segments of more than 2 MiB */
+    uint64_t absent_bytes;    /* segments in use whose pages are with the driver */
     size_t tight_bytes; /* the largest segment that became idle on a short device; 0 */
     struct gs_class_counts class_counts[GS_POOL_CLASSES];
     uint32_t pending_head; /* also read without the lock; 0: nothing is pending */
@@ -415,6 +417,12 @@ static inline bool gs_heap_is_dead(const struct gs_heap *heap)
 static inline struct gs_heap *gs_segment_heap(const struct gs_segment *segment)
 {
     return atomic_load_explicit(&segment->heap, memory_order_relaxed);
+}
+
+/* The bytes that the segment has of the device. */
+static inline size_t gs_segment_present(const struct gs_segment *segment)
+{
+    return segment->absent ? 0 : segment->bytes;
 }
 
 /* Returns true if the segment holds the address. Takes no lock. */

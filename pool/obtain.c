@@ -58,7 +58,7 @@ static enum gs_status publish(struct gs_heap *heap, uint64_t addr, size_t bytes,
               : 0;
     segment->requested = 0;
     segment->occupied = segment->chain = 0;
-    segment->retained = segment->mapped = segment->in_free = false;
+    segment->retained = segment->mapped = segment->in_free = segment->absent = false;
     gs_list_init(&segment->all);
     gs_list_init(&segment->idle);
     atomic_store_explicit(&segment->heap, heap, memory_order_release);
@@ -195,10 +195,11 @@ give_back:
 }
 
 enum gs_status gs_segment_adopt_pages(struct gs_heap *heap,
-                                      const struct gs_request *request, uint64_t addr,
-                                      size_t bytes, struct gs_block **out)
+                                      const struct gs_request *request, bool single,
+                                      uint64_t addr, size_t bytes, struct gs_block **out)
 {
-    return adopt(heap, request, GS_SEGMENT_LARGE, true, addr, bytes, out);
+    return adopt(heap, request, single ? GS_SEGMENT_SINGLE : GS_SEGMENT_LARGE, true, addr,
+                 bytes, out);
 }
 
 void gs_segment_adopt_idle(struct gs_heap *heap, uint64_t addr, size_t bytes)

@@ -22,11 +22,13 @@ enum gs_status gs_segment_obtain(struct gs_heap *heap, const struct gs_request *
                                  enum gs_segment_kind kind, size_t bytes,
                                  struct gs_block **out, int *native) GS_MUST_USE;
 
-/* Makes memory of backend.h's make_pages a segment, and serves the request from it.
- * Errors: as above. On any error the memory was returned. */
+/* Makes memory of backend.h's make_pages a segment, and serves the request from it. In:
+ * single  its pages stay with it. Errors: as above. On any error the memory was
+ * returned. */
 enum gs_status gs_segment_adopt_pages(struct gs_heap *heap,
-                                      const struct gs_request *request, uint64_t addr,
-                                      size_t bytes, struct gs_block **out) GS_MUST_USE;
+                                      const struct gs_request *request, bool single,
+                                      uint64_t addr, size_t bytes,
+                                      struct gs_block **out) GS_MUST_USE;
 /* The same for an idle segment. */
 void gs_segment_adopt_idle(struct gs_heap *heap, uint64_t addr, size_t bytes);
 

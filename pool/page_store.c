@@ -430,15 +430,47 @@ enum gs_status gs_page_store_make(struct gs_page_store *store, size_t bytes,
     return status;
 }
 
+void gs_page_store_empty(struct gs_page_store *store, uint64_t addr, size_t bytes)
+{
+    int before = gs_uncancelled_begin();
+    struct piece piece;
+
+    /* One call for all pieces, or the rest piece by piece. */
+    if (!atomic_load(&store->broken) && first_piece(store, addr, bytes, &piece)) {
+        (void)unmap_range(store, addr, bytes);
+    }
+    release_range(store, addr, bytes);
+    gs_uncancelled_end(before);
+}
+
+enum gs_status gs_page_store_fill(struct gs_page_store *store, uint64_t addr,
+                                  size_t bytes, int *native)
+{
+    struct piece piece = {addr, bytes, 0, true};
+    int before = gs_uncancelled_begin();
+    enum gs_status status = store->ops->create(store->self, bytes, &piece.handle, native);
+
+    /* No failure breaks the store: the range is as before, and may be filled later. */
+    if (status == GS_OK && !store->ops->map(store->self, addr, bytes, piece.handle)) {
+        store->ops->release(store->self, piece.handle, bytes);
+        status = GS_ERR_BACKEND;
+    } else if (status == GS_OK && !put_piece(store, &piece)) {
+        unmap_last(store, addr, bytes);
+        store->ops->release(store->self, piece.handle, bytes);
+        status = GS_ERR_BACKEND;
+    } else if (status == GS_OK && !store->ops->allow(store->self, addr, bytes)) {
+        release_range(store, addr, bytes);
+        status = GS_ERR_BACKEND;
+    }
+    gs_uncancelled_end(before);
+    return status;
+}
+
 void gs_page_store_give(struct gs_page_store *store, uint64_t addr, size_t bytes)
 {
     int before = gs_uncancelled_begin();
 
-    /* One call for all pieces, or the rest piece by piece. */
-    if (!atomic_load(&store->broken)) {
-        (void)unmap_range(store, addr, bytes);
-    }
-    release_range(store, addr, bytes);
+    gs_page_store_empty(store, addr, bytes);
     gs_page_addresses_return(&store->addresses, addr, bytes);
     gs_uncancelled_end(before);
 }

@@ -53,6 +53,14 @@ enum gs_status gs_page_store_make(struct gs_page_store *store, size_t bytes,
                                   uint64_t *addr, int *native) GS_MUST_USE;
 /* Releases the memory of a range that `make` returned or left. */
 void gs_page_store_give(struct gs_page_store *store, uint64_t addr, size_t bytes);
+/*
+ * Releases the memory of such a range, whose addresses stay taken; gives it new memory at
+ * the same addresses. `give` takes the range in either state.
+ * Errors: as gs_page_ops.create: it stays without memory
+ */
+void gs_page_store_empty(struct gs_page_store *store, uint64_t addr, size_t bytes);
+enum gs_status gs_page_store_fill(struct gs_page_store *store, uint64_t addr,
+                                  size_t bytes, int *native) GS_MUST_USE;
 /* Releases all memory and all addresses: the context has ended. */
 void gs_page_store_give_all(struct gs_page_store *store);
 /* Returns true if the address is in a range of addresses of the store. */

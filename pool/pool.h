@@ -140,6 +140,20 @@ enum gs_status gs_heap_alloc(struct gs_heap *heap, size_t bytes, struct gs_block
                              int *native) GS_MUST_USE;
 
 /*
+ * The same, of a segment that is this block's alone, and goes back with it. Uses no
+ * cache, and gives idle memory back once: the caller may ask gs_heap_alloc next.
+ * In:  bytes  GS_LARGE_BYTES at least
+ *      make   gets the memory, as backend.h's `make_pages` does of no range
+ */
+enum gs_status gs_heap_alloc_apart(struct gs_heap *heap, size_t bytes,
+                                   enum gs_status (*make)(void *self, size_t bytes,
+                                                          uint64_t *addr, int *native),
+                                   struct gs_block **out, int *native) GS_MUST_USE;
+/* The memory of such a block, which the caller holds, has gone back to the driver, or has
+ * come again (`absent` false); its addresses have not. For the counters of the pool. */
+void gs_block_set_absent(struct gs_block *block, bool absent);
+
+/*
  * The same with `behind` more bytes in the block, which the program did not request. The
  * block goes without them if there is no memory for them: gs_block_whole_bytes reports
  * its size. Uses no cache: for heaps of a pool that has none (cache_bytes 0).

@@ -118,12 +118,13 @@ void gs_segment_detach(struct gs_heap *heap, struct gs_segment *segment)
     assert(begun); /* the heap lives: its lock is held */
     (void)begun;
     gs_pages_remove(&pool->pages, segment);
-    heap->stats.reserved_bytes -= segment->bytes;
+    heap->stats.reserved_bytes -= gs_segment_present(segment);
+    heap->absent_bytes -= segment->bytes - gs_segment_present(segment);
     heap->stats.segments_unmapped++;
     if (gs_segment_is_grown(segment)) {
         gs_segment_record_grown(heap, 0, segment->bytes);
     }
-    gs_reclaim_depart(heap, segment->bytes);
+    gs_reclaim_depart(heap, gs_segment_present(segment));
 }
 
 void gs_segments_return(struct gs_segment *detached)
@@ -134,7 +135,8 @@ void gs_segments_return(struct gs_segment *detached)
 
         detached = segment->next_detached;
         gs_segment_unmap(heap, segment->addr, segment->bytes);
-        gs_reclaim_return(heap, &segment->ticket, segment->bytes, segment->bytes);
+        gs_reclaim_return(heap, &segment->ticket, gs_segment_present(segment),
+                          gs_segment_present(segment));
         gs_table_give(&heap->pool->segments, segment->id);
     }
 }
