@@ -45,7 +45,8 @@ typedef enum gpushim_result {
     GPUSHIM_TOO_OLD = 5, /* the library is older than this file, and lacks the function */
     GPUSHIM_AT_START = 6, /* the option is only read at the first CUDA call */
     GPUSHIM_OFF = 7,      /* the call needs what is switched off: the pool, tracking */
-    GPUSHIM_CUDA = 8      /* a CUDA call failed */
+    GPUSHIM_CUDA = 8,     /* a CUDA call failed */
+    GPUSHIM_BUSY = 9 /* not now: a stream captures, or another thread does the same */
 } gpushim_result;
 
 /* A sentence without a full stop; never NULL. Needs no library. */
@@ -61,6 +62,7 @@ static inline const char *gpushim_result_text(gpushim_result result)
         "the option is read at the start only",
         "switched off by an option",
         "a CUDA call failed",
+        "not possible now",
     };
     return (size_t)result < sizeof(texts) / sizeof(texts[0]) ? texts[result]
                                                              : "unknown result";
@@ -129,6 +131,37 @@ typedef enum gpushim_pressure {
 /* Called when a level has risen: gpushim_on_pressure. */
 typedef void (*gpushim_pressure_call)(void *self, int device, gpushim_pressure level);
 
+/* What becomes of the contents of memory that gpushim_release gives to the device. */
+typedef enum gpushim_keep {
+    GPUSHIM_KEEP_PINNED = 0, /* copied to page-locked memory of the host: the fastest */
+    GPUSHIM_KEEP_PLAIN = 1,  /* copied to plain memory of the host */
+    GPUSHIM_DISCARD = 2      /* lost: undefined after gpushim_resume */
+} gpushim_keep;
+
+/* Why a live allocation of a scope is not released. */
+enum {
+    GPUSHIM_LEFT_SHARED = 0, /* not on pages of its own: smaller than 2 MiB; or allocated
+                                before GPUSHIM_RELEASABLE named the scope, while a stream
+                                captured, or as pitched memory */
+    GPUSHIM_LEFT_STREAM = 1, /* in the order of a stream, or of a graph */
+    GPUSHIM_LEFT_HELD = 2,   /* exported, registered, or with attributes set on it */
+    GPUSHIM_LEFT_OTHER =
+        3, /* an array, managed, imported, or the program's own mapping */
+    GPUSHIM_LEFT_REASONS = 4
+};
+
+/* The answer of gpushim_release and gpushim_resume. */
+struct gpushim_released {
+    size_t size;
+    uint64_t count,
+        bytes; /* allocations that this call released or resumed; as requested */
+    uint64_t device_bytes; /* of the device, given to it or taken from it: whole pages */
+    uint64_t host_bytes;   /* in copies of the scope's memory on the host, now */
+    /* By GPUSHIM_LEFT_...; of gpushim_release only. Those but HELD with GPUSHIM_TRACK
+     * only, and as far as allocations have a stack. */
+    uint64_t left_count[GPUSHIM_LEFT_REASONS], left_bytes[GPUSHIM_LEFT_REASONS];
+};
+
 /* The library's functions: internal to this file. New functions come last. */
 struct gpushim_functions {
     size_t size;
@@ -152,6 +185,9 @@ struct gpushim_functions {
     gpushim_result (*on_pressure)(gpushim_pressure from, gpushim_pressure_call call,
                                   void *self);
     gpushim_result (*off_pressure)(gpushim_pressure_call call, void *self);
+    gpushim_result (*release)(const char *scope, gpushim_keep keep,
+                              struct gpushim_released *out);
+    gpushim_result (*resume)(const char *scope, struct gpushim_released *out);
 };
 
 /* The library's table; NULL without a library. */
@@ -475,6 +511,68 @@ static inline gpushim_result gpushim_scope_end(void)
         result_;                                                                         \
     }))
 #endif
+
+/* ---- the memory of a scope goes to the device, and comes back ---- */
+
+/* A sentence's end for GPUSHIM_LEFT_...; never NULL. Needs no library. */
+static inline const char *gpushim_left_text(unsigned reason)
+{
+    static const char *const texts[GPUSHIM_LEFT_REASONS] = {
+        "not on pages of its own",
+        "in the order of a stream",
+        "exported, registered, or with attributes",
+        "of a kind that cannot be released",
+    };
+    return reason < GPUSHIM_LEFT_REASONS ? texts[reason] : "unknown reason";
+}
+
+/*
+ * Gives the pages of the scope's live allocations to the device, for other processes and
+ * other allocations. The program keeps the addresses, and graphs that name them. Only
+ * allocations of 2 MiB and more, made while GPUSHIM_RELEASABLE named the scope, have
+ * pages of their own; all others stay as they are, and *out counts them. Waits for all
+ * work of their contexts, and for the copies.
+ *
+ * Until gpushim_resume the memory may be freed. A copy or a set of it is refused with
+ * CUDA_ERROR_INVALID_VALUE, and reported. A kernel that touches it fails, as with memory
+ * that was freed, and so does work that another thread submits during this call. New
+ * allocations of the scope are as usual; a second call releases those.
+ *
+ * In:     scope  a name, not a path: allocations in any scope of this name, and in the
+ *                scopes within
+ *         keep   memory that cannot be page-locked is plain
+ * Out:    *out   may be NULL; all 0 on an error, after which all is as before
+ * Errors: INACTIVE, INVALID (no name), OFF (GPUSHIM_POOL=off)
+ *         NOT_FOUND  GPUSHIM_RELEASABLE never had this name
+ *         BUSY       a stream captures, or another thread releases or resumes
+ *         NO_MEMORY  of the host, for the copies
+ *         CUDA       the work, or a copy, failed
+ * A forked child has none of the parent's memory: NOT_FOUND.
+ */
+static inline gpushim_result gpushim_release(const char *scope, gpushim_keep keep,
+                                             struct gpushim_released *out)
+{
+    if (out) {
+        memset(out, 0, sizeof(*out));
+        out->size = sizeof(*out);
+    }
+    GPUSHIM_CALL_(release, (scope, keep, out));
+}
+
+/*
+ * Brings back what was released of the scope, at the same addresses, with the contents.
+ * Without any: OK, and 0.
+ * Out, Errors: as above; NO_MEMORY: of the device, and all of it stays released
+ */
+static inline gpushim_result gpushim_resume(const char *scope,
+                                            struct gpushim_released *out)
+{
+    if (out) {
+        memset(out, 0, sizeof(*out));
+        out->size = sizeof(*out);
+    }
+    GPUSHIM_CALL_(resume, (scope, out));
+}
 
 /* ---- stream-ordered memory, for other allocators ---- */
 

@@ -19,6 +19,7 @@
 #include "shim/heaps/ipc_mode.h"
 #include "shim/heaps/moving_pages.h"
 #include "shim/heaps/pressure.h"
+#include "shim/heaps/releasable.h"
 #include "shim/heaps/retry.h"
 #include "shim/heaps/spill.h"
 #include "shim/heaps/warmup.h"

@@ -99,6 +99,7 @@ enum gs_error_kind {
     GS_ERROR_STRAY_USE, /* the memory belongs to no allocation */
     GS_ERROR_NOT_IDLE,  /* a free took the device for idle, and work was running */
     GS_ERROR_STALE_HANDLE, /* gs_bad_use, of a handle: destroyed before */
+    GS_ERROR_RELEASED_USE, /* gs_bad_use: the memory has no pages now */
     GS_ERROR_KINDS
 };
 
@@ -365,6 +366,13 @@ void gs_tracker_error_not_idle(struct gs_tracker *tracker, int device, uint64_t 
  * lock, and reads no other record. GS_ERR_NOT_FOUND. */
 enum gs_status gs_tracker_look_up(struct gs_tracker *tracker, uint64_t addr,
                                   struct gs_allocation *out) GS_MUST_USE;
+
+/* Calls `visit` with a copy of each live allocation within a scope of this name
+ * (scopes.h), as far as its stack was recorded. No lock is held. */
+void gs_tracker_visit_scope(struct gs_tracker *tracker, const char *name,
+                            void (*visit)(void *self,
+                                          const struct gs_allocation *allocation),
+                            void *self);
 
 /* Returns true if a live allocation contains the address. A scan: 24 ns a record. */
 bool gs_tracker_holds(struct gs_tracker *tracker, uint64_t addr);

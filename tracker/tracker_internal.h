@@ -573,7 +573,7 @@ static inline bool gs_error_is_use(const struct gs_error *error)
 {
     return (error->kind >= GS_ERROR_USE_AFTER_FREE &&
             error->kind <= GS_ERROR_STRAY_USE) ||
-           error->kind == GS_ERROR_STALE_HANDLE;
+           error->kind == GS_ERROR_STALE_HANDLE || error->kind == GS_ERROR_RELEASED_USE;
 }
 
 static inline bool gs_error_is_free(const struct gs_error *error)

@@ -60,6 +60,12 @@ gpushim_result gs_api_on_pressure(gpushim_pressure from, gpushim_pressure_call c
                                   void *self);
 gpushim_result gs_api_off_pressure(gpushim_pressure_call call, void *self);
 
+/* ---- api_release.c ---- */
+
+gpushim_result gs_api_release(const char *scope, gpushim_keep keep,
+                              struct gpushim_released *out);
+gpushim_result gs_api_resume(const char *scope, struct gpushim_released *out);
+
 /* ---- api_stream.c ---- */
 
 /* Starts the library if need be. Returns whether it serves this thread now. */

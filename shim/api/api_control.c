@@ -9,6 +9,7 @@
 #include "gs_locks.h"
 #include "shim/api/api.h"
 #include "shim/heaps/pressure.h"
+#include "shim/heaps/releasable.h"
 #include "shim/heaps/warmup.h"
 #include "shim/limits/mem_limits.h"
 #include "shim/report/interim.h"
@@ -170,6 +171,11 @@ static bool apply(struct gs_state *state, const struct gs_options *options, unsi
         __atomic_store_n(&state->options.field, options->field, __ATOMIC_RELAXED);       \
         statement;                                                                       \
         return true;
+#define GS_SETTABLE_TEXT(field, statement)                                               \
+    case GS_OPTION_ROW_##field:                                                          \
+        memcpy(state->options.field, options->field, sizeof(options->field));            \
+        statement;                                                                       \
+        return true;
 #include "shim/api/settable.def"
     default:
         return false;
@@ -180,7 +186,8 @@ static bool apply(struct gs_state *state, const struct gs_options *options, unsi
 static bool is_settable(unsigned row)
 {
     switch (row) {
-#define GS_SETTABLE(field, statement) case GS_OPTION_ROW_##field:
+#define GS_SETTABLE(field, statement)      case GS_OPTION_ROW_##field:
+#define GS_SETTABLE_TEXT(field, statement) case GS_OPTION_ROW_##field:
 #include "shim/api/settable.def"
         return true;
     default:

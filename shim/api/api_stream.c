@@ -16,6 +16,7 @@
 #include "gs_hash.h"
 #include "gs_locks.h"
 #include "shim/api/api.h"
+#include "shim/heaps/releasable.h"
 #include "shim/order/captures.h"
 #include "shim/order/streams.h"
 #include "shim/pooled_memory.h"
@@ -249,6 +250,13 @@ static CUresult allocate_in_capture(CUdeviceptr *out, size_t bytes, bool for_gra
 static CUresult allocate(CUdeviceptr *out, size_t bytes, CUstream stream)
 {
     enum gs_capturing capturing = gs_captures_stream(stream, false);
+    if (GS_UNLIKELY(gs_releasable_here(bytes)) && !capturing) {
+        CUresult result = cuMemAlloc_v2(out, bytes); /* freed in order all the same */
+        if (result == CUDA_SUCCESS) {
+            forget(*out);
+        }
+        return result;
+    }
     if (capturing) {
         return allocate_in_capture(out, bytes, capturing == GS_CAPTURING);
     }

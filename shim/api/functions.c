@@ -41,7 +41,10 @@
     row(on_pressure,                                                                     \
         (gpushim_pressure from, gpushim_pressure_call call, void *self),                 \
         (from, call, self))                                                              \
-    row(off_pressure, (gpushim_pressure_call call, void *self), (call, self))
+    row(off_pressure, (gpushim_pressure_call call, void *self), (call, self))            \
+    row(release, (const char *scope, gpushim_keep keep, struct gpushim_released *out),   \
+        (scope, keep, out))                                                              \
+    row(resume, (const char *scope, struct gpushim_released *out), (scope, out))
 
 #define ROW(name, parameters, arguments)                                                 \
     static gpushim_result call_##name parameters                                         \

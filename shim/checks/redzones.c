@@ -96,6 +96,7 @@ void gs_redzones_start(const struct gs_options *options)
                         options->pool_carve != GS_CARVE_MODE_ON);
     gs_redzones_on = any_check_on(options);
     if (gs_redzones_on) {
+        __atomic_store_n(&gs_alloc_detours, true, __ATOMIC_RELAXED);
         __atomic_store_n(&gs_ranges_watched, true, __ATOMIC_RELAXED);
     }
 }

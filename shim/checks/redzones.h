@@ -13,6 +13,7 @@
 #ifndef GS_REDZONES_H
 #define GS_REDZONES_H
 
+#include "shim/heaps/releasable.h"
 #include "shim/state/state.h"
 
 extern bool gs_redzones_on; /* written at start, before any call is served */
@@ -29,13 +30,20 @@ enum gs_status gs_redzones_alloc_checked(struct gs_state *state,
                                          const struct gs_context *context, size_t bytes,
                                          struct gs_block **out, int *native) GS_MUST_USE;
 
+/* Further, a block of the scopes of GPUSHIM_RELEASABLE gets pages of its own. */
 static inline GS_MUST_USE enum gs_status
 gs_redzones_alloc(struct gs_state *state, const struct gs_context *context, size_t bytes,
                   struct gs_block **out, int *native)
 {
-    return GS_UNLIKELY(gs_redzones_on)
-               ? gs_redzones_alloc_checked(state, context, bytes, out, native)
-               : gs_heap_alloc(context->heap, bytes, out, native);
+    if (GS_UNLIKELY(__atomic_load_n(&gs_alloc_detours, __ATOMIC_RELAXED))) {
+        if (gs_redzones_on) {
+            return gs_redzones_alloc_checked(state, context, bytes, out, native);
+        }
+        if (gs_releasable_alloc(state, context, bytes, out)) {
+            return GS_OK;
+        }
+    }
+    return gs_heap_alloc(context->heap, bytes, out, native);
 }
 
 /*

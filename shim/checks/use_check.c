@@ -26,6 +26,7 @@
 #include "shim/async/async_heaps.h"
 #include "shim/checks/driver_bounds.h"
 #include "shim/checks/quarantine.h"
+#include "shim/heaps/releasable.h"
 #include "shim/host/host_pools.h"
 #include "shim/host/managed.h"
 #include "shim/order/captures.h"
@@ -229,6 +230,12 @@ static bool check_pooled(struct gs_state *state, struct gs_pool *pool,
     /* After the error of a context the driver may still have what a free of the program
      * has named: that free has reported the error. */
     if (range.poisoned) {
+        return true;
+    }
+    if (range.claimed && pool == state->pool && gs_releasable_lacks(range.block_addr)) {
+        struct gs_bad_use bad = bad_use(use, GS_ERROR_RELEASED_USE);
+        report(state, &bad);
+        *refused = true;
         return true;
     }
     /* A claimed block is being freed by another thread, or is freed and held back; only a

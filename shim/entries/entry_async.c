@@ -16,6 +16,7 @@
 #include "shim/async/async_policy.h"
 #include "shim/checks/redzones.h"
 #include "shim/heaps/context_backend.h"
+#include "shim/heaps/releasable.h"
 #include "shim/heaps/spill.h"
 #include "shim/host/host_pools.h"
 #include "shim/host/managed.h"
@@ -365,8 +366,13 @@ static CUresult free_async(__typeof__(cuMemFreeAsync) *real, bool per_thread,
     struct gs_block *block;
     enum gs_status found =
         state->pool ? gs_pool_claim(state->pool, dptr, &block) : GS_ERR_NOT_OURS;
-    if (found == GS_OK) {
+    bool away =
+        found == GS_ERR_BAD_FREE &&
+        gs_releasable_free(state, GS_API_cuMemFreeAsync, false, dptr, &block, &result);
+    if (found == GS_OK || (away && block)) {
         result = free_block(state, &variant, block, dptr, stream);
+    } else if (away) {
+        /* freed */
     } else if (found == GS_ERR_BAD_FREE || gs_host_owns(state, dptr) ||
                gs_async_owes(dptr) || gs_managed_refuses(dptr)) {
         gs_record_bad_free(state, dptr, GS_API_cuMemFreeAsync);

@@ -5,6 +5,7 @@
 #include "pool/hit.h"
 #include "shim/async/async_heaps.h"
 #include "shim/heaps/maintenance.h"
+#include "shim/heaps/releasable.h"
 #include "shim/heaps/warmup.h"
 #include "shim/host/host_pools.h"
 #include "shim/host/managed.h"
@@ -165,6 +166,14 @@ static GS_NOINLINE CUresult free_slow(struct gs_state *state, struct gs_block *c
     gs_keep_errno();
     if (!claimed) {
         found = state->pool ? gs_pool_claim(state->pool, dptr, &block) : GS_ERR_NOT_OURS;
+    }
+    if (found == GS_ERR_BAD_FREE &&
+        gs_releasable_free(state, GS_API_cuMemFree_v2, true, dptr, &block, &result)) {
+        if (!block) {
+            gs_leave();
+            return result;
+        }
+        found = GS_OK;
     }
     if (found != GS_OK) {
         result = free_other(state, dptr, found);

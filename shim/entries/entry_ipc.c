@@ -67,7 +67,8 @@ static void log_paged(size_t bytes)
     static struct gs_log_limit limit;
     gs_log_once(&limit, GS_LOG_WARN,
                 "cuIpcGetMemHandle: a block of %zu bytes is made of pages that move "
-                "(GPUSHIM_POOL_VMM=on) and cannot be exported; new blocks can",
+                "(GPUSHIM_POOL_VMM=on, GPUSHIM_RELEASABLE) and cannot be exported; new "
+                "blocks can",
                 bytes);
 }
 

@@ -10,6 +10,7 @@
  */
 #include "shim/checks/described.h"
 #include "shim/heaps/moving_pages.h"
+#include "shim/heaps/releasable.h"
 #include "shim/lifetimes/physical.h"
 #include "shim/memory/tell.h"
 #include "shim/pooled_memory.h"
@@ -157,7 +158,8 @@ static struct gs_state *enter_after(CUresult result)
  * address that no memory has: natively memory of cuMemAlloc has no handle either. */
 static void *address_to_query(void *addr)
 {
-    struct gs_state *state = gs_moving_pages_wanted ? gs_enter() : NULL;
+    struct gs_state *state =
+        gs_moving_pages_wanted || gs_alloc_detours ? gs_enter() : NULL;
     struct gs_range range;
     if (state) {
         if (gs_pooled_find(state, (CUdeviceptr)(uintptr_t)addr, &range) == GS_OK &&

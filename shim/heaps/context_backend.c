@@ -7,6 +7,7 @@
 #include "shim/heaps/context_backend.h"
 
 #include "shim/heaps/moving_pages.h"
+#include "shim/heaps/releasable.h"
 #include "shim/heaps/unpooled.h"
 #include "shim/limits/mem_limits.h"
 #include "shim/memory/tell.h"
@@ -52,8 +53,11 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
     const struct gs_context *context = self;
     static struct gs_log_limit limit;
     struct gs_visit visit;
-    if (GS_UNLIKELY(gs_moving_pages_wanted) && gs_moving_pages_give(self, addr, bytes)) {
-        return;
+    if (GS_UNLIKELY(__atomic_load_n(&context->pages, __ATOMIC_RELAXED) != NULL)) {
+        gs_releasable_forget(addr);
+        if (gs_moving_pages_give(self, addr, bytes)) {
+            return;
+        }
     }
     const struct gs_driver_range range =
         gs_range_in(context, GS_MEMORY_DEVICE, addr, bytes);

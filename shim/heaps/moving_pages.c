@@ -77,11 +77,17 @@ static const char *why_not_movable(const struct gs_context *context)
     return NULL;
 }
 
+/* The option that asks for pages. */
+static const char *asked_by(void)
+{
+    return gs_moving_pages_wanted ? "GPUSHIM_POOL_VMM" : "GPUSHIM_RELEASABLE";
+}
+
 static void log_obstacle(const char *why)
 {
     static struct gs_log_limit limit;
-    gs_log_once(&limit, GS_LOG_INFO,
-                "GPUSHIM_POOL_VMM: %s: device memory comes from cuMemAlloc", why);
+    gs_log_once(&limit, gs_moving_pages_wanted ? GS_LOG_INFO : GS_LOG_WARN,
+                "%s: %s: device memory comes from cuMemAlloc", asked_by(), why);
 }
 
 /* ---- the operations; self: the context -------------------------------------------- */
@@ -90,9 +96,9 @@ static void log_refusal(const char *call, CUresult result)
 {
     static struct gs_log_limit limit;
     gs_log_once(&limit, GS_LOG_INFO,
-                "GPUSHIM_POOL_VMM: %s failed (error %d): device memory comes from "
-                "cuMemAlloc from now on",
-                call, (int)result);
+                "%s: %s failed (error %d): device memory comes from cuMemAlloc from now "
+                "on",
+                asked_by(), call, (int)result);
 }
 
 static bool check_success(const char *call, CUresult result)
@@ -181,8 +187,11 @@ static bool quiet(void *self)
  * the option is off. */
 static struct gs_page_ops ops;
 
-static void fill_ops(void)
+void gs_moving_pages_prepare(void)
 {
+    if (ops.create) {
+        return;
+    }
     ops = (struct gs_page_ops){.create = create,
                                .release = release,
                                .reserve = reserve,
@@ -303,10 +312,53 @@ static enum gs_status make_pages(void *self, size_t bytes,
     return status;
 }
 
+/* ---- pages that stay apart ----------------------------------------------------------
+ */
+
+enum gs_status gs_moving_pages_make_apart(void *self, size_t bytes, uint64_t *addr,
+                                          int *native)
+{
+    struct gs_context *context = self;
+    struct gs_visit visit;
+    struct gs_page_store *store = store_of(context);
+    if (!store && !(store = make_store(context))) {
+        return GS_ERR_UNPOOLABLE;
+    }
+    (void)gs_visit_begin(&visit, "cuMemAlloc_v2", NULL, gs_captures_ever());
+    enum gs_status status = gs_page_store_make(store, bytes, NULL, 0, addr, native);
+    gs_visit_end(&visit);
+    if (status == GS_OK) {
+        tell_range(context, true, *addr, bytes);
+    }
+    return status;
+}
+
+void gs_moving_pages_empty(struct gs_context *context, uint64_t addr, size_t bytes)
+{
+    struct gs_visit visit;
+    tell_range(context, false, addr, bytes);
+    (void)gs_visit_begin(&visit, "gpushim_release", NULL, gs_captures_ever());
+    gs_page_store_empty(store_of(context), addr, bytes);
+    gs_visit_end(&visit);
+}
+
+enum gs_status gs_moving_pages_fill(struct gs_context *context, uint64_t addr,
+                                    size_t bytes)
+{
+    struct gs_visit visit;
+    int native;
+    (void)gs_visit_begin(&visit, "gpushim_resume", NULL, gs_captures_ever());
+    enum gs_status status = gs_page_store_fill(store_of(context), addr, bytes, &native);
+    gs_visit_end(&visit);
+    if (status == GS_OK) {
+        tell_range(context, true, addr, bytes);
+    }
+    return status;
+}
+
 const struct gs_backend *gs_moving_pages_backend(void)
 {
     static struct gs_backend paged;
-    fill_ops();
     paged = gs_context_backend;
     paged.make_pages = make_pages;
     return &paged;

@@ -23,6 +23,19 @@ const struct gs_backend *gs_moving_pages_backend(void);
  * cuMemAlloc's. */
 bool gs_moving_pages_give(struct gs_context *context, uint64_t addr, size_t bytes);
 
+/*
+ * Pages of a segment that stays apart from all others (gs_heap_alloc_apart), whatever the
+ * option and gs_moving_pages_end say. `make` is its `make`; `empty` gives the pages to
+ * the device, and `fill` gets others at the same addresses. Errors: GS_ERR_NOMEM;
+ * GS_ERR_BACKEND, GS_ERR_UNPOOLABLE: without such memory
+ */
+void gs_moving_pages_prepare(void); /* before the first of them, by one thread */
+enum gs_status gs_moving_pages_make_apart(void *self, size_t bytes, uint64_t *addr,
+                                          int *native) GS_MUST_USE;
+void gs_moving_pages_empty(struct gs_context *context, uint64_t addr, size_t bytes);
+enum gs_status gs_moving_pages_fill(struct gs_context *context, uint64_t addr,
+                                    size_t bytes) GS_MUST_USE;
+
 /* The slow path of gs_moving_pages_end. */
 void gs_moving_pages_stop(const char *cause);
 

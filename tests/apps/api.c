@@ -616,6 +616,9 @@ static void in_threads(void)
     row(pressure, gpushim_get_pressure(0, &each->level, NULL))                           \
     row(on_pressure, gpushim_on_pressure(GPUSHIM_CRITICAL, called, each))                \
     row(off_pressure, gpushim_off_pressure(called, each))                                \
+    row(releasable, gpushim_set_option("RELEASABLE", "each", NULL, 0))                   \
+    row(release, gpushim_release("each", GPUSHIM_DISCARD, NULL))                         \
+    row(resume, gpushim_resume("each", NULL))                                            \
     row(scope_begin, gpushim_scope_begin("each"))                                        \
     row(scope_end, gpushim_scope_end())                                                  \
     row(alloc, gpushim_stream_alloc(&each->memory, 100, 0, NULL))                        \

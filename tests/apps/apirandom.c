@@ -46,11 +46,12 @@ enum { THREADS = 4, BUFFERS = 6, BATCH = 3, MOST = 6000, TAKEN = 3, RETAINED = 4
     row(get_statistics) row(get_classes) row(trim) row(warm_up)                          \
     row(warming_start) row(warming_poll) row(warming_wait)                               \
     row(get_option) row(set_option) row(report) row(record)                              \
-    row(get_pressure) row(on_pressure) row(off_pressure)                                 \
+    row(get_pressure) row(on_pressure) row(off_pressure) row(release) row(resume)        \
     row(scope_begin) row(scope_end) row(stream_alloc) row(stream_free) row(stream_uses)
 #define OTHERS(row)                                                                      \
     row(library) row(library_version) row(result_text) row(pressure_text)                \
-    row(class_of) row(hit_rate) row(fragmentation) row(cache_hit_rate)
+    row(class_of) row(hit_rate) row(fragmentation) row(cache_hit_rate)               \
+    row(left_text)
 /* clang-format on */
 enum function {
 #define ROW(name) F_##name,
@@ -783,6 +784,29 @@ static void do_pressure(struct world *world)
     app_expect(gpushim_pressure_text((gpushim_pressure)from)[0] != '\0', "a text");
 }
 
+/* Memory that only this function uses: another thread may have released it. */
+static void do_release(struct world *world)
+{
+    static const char *const scopes[] = {"movable", "movable", "nobody", "", NULL};
+    const char *scope = scopes[below(world, APP_COUNT(scopes))];
+    const unsigned others = FINE | ABSENT | ONE(GPUSHIM_BUSY) | ONE(GPUSHIM_NO_MEMORY);
+    gpushim_keep keep = (gpushim_keep)below(world, 4);
+    struct gpushim_released released;
+    void *block = NULL;
+
+    (void)gpushim_set_option("RELEASABLE", "movable", NULL, 0);
+    (void)gpushim_scope_begin("movable");
+    (void)gpushim_stream_alloc(&block, 2 * APP_MIB, 0, NULL);
+    (void)gpushim_scope_end();
+    judge(world, F_release,
+          gpushim_release(scope, keep, once_in(world, 3) ? NULL : &released),
+          !scope || !scope[0] || keep > GPUSHIM_DISCARD, others);
+    judge(world, F_resume, gpushim_resume(scope, &released), !scope || !scope[0], others);
+    if (block)
+        (void)gpushim_stream_free(block, 0, NULL);
+    app_expect(gpushim_left_text((unsigned)below(world, 9))[0] != '\0', "a text");
+}
+
 /* One report of a process: it takes long. */
 static void do_report(struct world *world)
 {
@@ -908,7 +932,7 @@ static void *run(void *argument)
         do_ring,          do_streams,       do_file,       do_look,    do_warm_up,
         do_warming,       do_visibility,    do_options,    do_scopes,  do_scopes,
         do_stream_memory, do_stream_memory, do_copy_batch, do_devices, do_pressure,
-        do_report};
+        do_report,        do_release};
     struct world *world = argument;
 
     app_gpu_thread();

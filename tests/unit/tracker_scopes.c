@@ -220,3 +220,26 @@ Test(scopes, stand_alone_without_an_unwinder, .init = NULL)
     cr_assert_eq(gs_scopes_begin("alone"), GS_OK);
     cr_assert_str_eq(scope_of(captured()), "alone");
 }
+
+Test(scopes, are_found_by_name)
+{
+    static const char path[] = "step/kv_cache/forward";
+
+    cr_expect(gs_scopes_path_has(path, strlen(path), "step"));
+    cr_expect(gs_scopes_path_has(path, strlen(path), "kv_cache"));
+    cr_expect(gs_scopes_path_has(path, strlen(path), "forward"));
+    cr_expect_not(gs_scopes_path_has(path, strlen(path), "kv"));
+    cr_expect_not(gs_scopes_path_has(path, strlen(path), "cache"));
+    cr_expect_not(gs_scopes_path_has(path, strlen(path), "step/kv_cache"));
+    cr_expect_not(gs_scopes_path_has(path, strlen(path), ""));
+    cr_expect_not(gs_scopes_path_has("", 0, "step"));
+    cr_expect_not(gs_scopes_path_has(path, strlen(path) - 1, "forward"));
+    cr_expect_not(gs_scopes_within("step"));
+    cr_assert_eq(gs_scopes_begin("step"), GS_OK);
+    cr_assert_eq(gs_scopes_begin("forward"), GS_OK);
+    cr_expect(gs_scopes_within("step"));
+    cr_assert_eq(gs_scopes_end(), GS_OK);
+    cr_expect_not(gs_scopes_within("forward"));
+    cr_assert_eq(gs_scopes_end(), GS_OK);
+    cr_expect_not(gs_scopes_within("step"));
+}

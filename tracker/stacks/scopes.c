@@ -78,6 +78,30 @@ enum gs_status gs_scopes_end(void)
     return GS_OK;
 }
 
+bool gs_scopes_path_has(const char *path, size_t length, const char *name)
+{
+    const char *end = path + length;
+    size_t wanted = strlen(name);
+
+    while (wanted > 0 && path < end) {
+        const char *slash = memchr(path, '/', (size_t)(end - path));
+        const char *next = slash != NULL ? slash : end;
+
+        if ((size_t)(next - path) == wanted && memcmp(path, name, wanted) == 0) {
+            return true;
+        }
+        path = next + 1;
+    }
+    return false;
+}
+
+bool gs_scopes_within(const char *name)
+{
+    const struct gs_scopes *scopes = scopes_of_thread;
+
+    return scopes != NULL && gs_scopes_path_has(scopes->path, path_length(scopes), name);
+}
+
 /* The table of paths; created by the first thread that needs it. NULL: no memory. */
 static struct gs_python *table_of(struct gs_stacks *stacks)
 {

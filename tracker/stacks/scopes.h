@@ -34,6 +34,11 @@ enum gs_status gs_scopes_begin(const char *name) GS_MUST_USE;
 /* Ends the innermost scope. Errors: GS_ERR_NOT_FOUND. */
 enum gs_status gs_scopes_end(void) GS_MUST_USE;
 
+/* Returns true if a scope of this name is among those of a path, such as step/forward. */
+bool gs_scopes_path_has(const char *path, size_t length, const char *name);
+/* The same of the calling thread's scopes. */
+bool gs_scopes_within(const char *name);
+
 /* The stack `id`, or none (0), with the frame of the thread's scopes; `id` itself if
  * there is no memory. */
 uint32_t gs_scopes_add(struct gs_stacks *stacks, uint32_t id)

@@ -75,6 +75,7 @@ const char *gs_report_error_name(enum gs_error_kind kind)
         [GS_ERROR_STRAY_USE] = "use of memory that is nobody's",
         [GS_ERROR_NOT_IDLE] = "idle check failed",
         [GS_ERROR_STALE_HANDLE] = "use of a destroyed event",
+        [GS_ERROR_RELEASED_USE] = "use of released memory",
     };
 
     return names[kind];

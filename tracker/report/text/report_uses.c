@@ -32,13 +32,13 @@ static void write_title(const struct gs_report_writer *writer,
     uint64_t used;
     char bytes[24], place[64];
 
-    gs_text_add(writer->text, "%s %s 0x%llx", gs_report_error_name(error->kind),
-                error->kind == GS_ERROR_STRAY_USE      ? "at"
-                : error->kind == GS_ERROR_STALE_HANDLE ? "with handle"
-                                                       : "of",
-                error->kind == GS_ERROR_OVERRUN || error->kind == GS_ERROR_UNDERRUN
-                    ? base
-                    : addr);
+    gs_text_add(
+        writer->text, "%s %s 0x%llx", gs_report_error_name(error->kind),
+        error->kind == GS_ERROR_STRAY_USE || error->kind == GS_ERROR_RELEASED_USE ? "at"
+        : error->kind == GS_ERROR_STALE_HANDLE ? "with handle"
+                                               : "of",
+        error->kind == GS_ERROR_OVERRUN || error->kind == GS_ERROR_UNDERRUN ? base
+                                                                            : addr);
     switch (error->kind) {
     case GS_ERROR_USE_AFTER_FREE:
         gs_text_add(
@@ -80,6 +80,12 @@ static void write_position(const struct gs_report_writer *writer,
         gs_text_add(writer->text,
                     "%s  the handle is now that of an event of gpushim's; the call "
                     "failed, as it does natively\n",
+                    writer->prefix);
+    }
+    if (error->kind == GS_ERROR_RELEASED_USE) {
+        gs_text_add(writer->text,
+                    "%s  gpushim_release gave its pages to the device, and no "
+                    "gpushim_resume has brought them back\n",
                     writer->prefix);
     }
     if (error->kind == GS_ERROR_STRAY_USE) {

@@ -1,0 +1,370 @@
+/*
+ * releasable.c - which allocations are releasable, and where their pages are.
+ * Owns, Lock: see releasable.h.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "gs_locks.h"
+#include "gs_wait.h"
+#include "shim/heaps/moving_pages.h"
+#include "shim/heaps/releasable_items.h"
+#include "shim/memory/tell.h"
+#include "shim/order/captures.h"
+#include "shim/order/context_errors.h"
+#include "shim/order/free_wait.h"
+#include "shim/order/visit.h"
+#include "shim/settings/log.h"
+#include "tracker/stacks/scopes.h"
+
+#define MOST_NAMES 32u
+#define NAP_NS     100000ull
+
+bool gs_alloc_detours;
+
+/* A name stays, with its bit, once it was given. */
+static char names[MOST_NAMES][GS_SCOPE_NAME_MAX + 1]; /* immutable below names_count */
+static unsigned names_count;                          /* atomic */
+static uint32_t names_wanted; /* atomic: those that the option has now */
+
+static struct gs_mutex table_lock = GS_MUTEX(GS_RANK_PHYSICAL);
+static struct gs_releasable *table; /* under table_lock */
+
+/* ---- names ------------------------------------------------------------------------- */
+
+uint32_t gs_releasable_name(const char *name)
+{
+    unsigned count = __atomic_load_n(&names_count, __ATOMIC_ACQUIRE);
+    for (unsigned i = 0; i < count; i++) {
+        if (strcmp(names[i], name) == 0) {
+            return 1u << i;
+        }
+    }
+    return 0;
+}
+
+/* The bit of a name, which is new or not; 0: not a scope's, or too many. */
+static uint32_t add_name(const char *text, size_t length)
+{
+    char name[GS_SCOPE_NAME_MAX + 1];
+    unsigned count = __atomic_load_n(&names_count, __ATOMIC_RELAXED);
+    if (length > GS_SCOPE_NAME_MAX || memchr(text, '/', length)) {
+        return 0;
+    }
+    memcpy(name, text, length);
+    name[length] = '\0';
+    uint32_t bit = gs_releasable_name(name);
+    if (bit || count == MOST_NAMES) {
+        return bit;
+    }
+    memcpy(names[count], name, length + 1);
+    __atomic_store_n(&names_count, count + 1, __ATOMIC_RELEASE);
+    return 1u << count;
+}
+
+void gs_releasable_change(const struct gs_state *state, const char *text)
+{
+    uint32_t wanted = 0;
+    while (state->pool && *text) {
+        size_t length = strcspn(text, ",");
+        uint32_t bit = length ? add_name(text, length) : 0;
+        if (length && !bit) {
+            gs_log_line(GS_LOG_WARN, "GPUSHIM_RELEASABLE: %.*s: %s", (int)length, text,
+                        length <= GS_SCOPE_NAME_MAX && !memchr(text, '/', length)
+                            ? "there are 32 names already"
+                            : "not the name of one scope");
+        }
+        wanted |= bit;
+        text += length + (text[length] == ',');
+    }
+    if (wanted) {
+        gs_moving_pages_prepare();
+    }
+    __atomic_store_n(&names_wanted, wanted, __ATOMIC_RELAXED);
+    if (wanted) {
+        __atomic_store_n(&gs_alloc_detours, true, __ATOMIC_RELEASE);
+    }
+}
+
+void gs_releasable_start(const struct gs_state *state)
+{
+    gs_releasable_change(state, state->options.releasable);
+}
+
+void gs_releasable_reset(void)
+{
+    gs_mutex_init(&table_lock, GS_RANK_PHYSICAL);
+    table = NULL;
+    names_count = 0;
+    names_wanted = 0;
+    gs_alloc_detours = false;
+}
+
+/* The names of the calling thread's scopes. */
+static uint32_t names_here(void)
+{
+    uint32_t wanted = __atomic_load_n(&names_wanted, __ATOMIC_ACQUIRE), found = 0;
+    for (unsigned i = 0; wanted >> i && i < MOST_NAMES; i++) {
+        found |= wanted >> i & 1 && gs_scopes_within(names[i]) ? 1u << i : 0;
+    }
+    return found;
+}
+
+bool gs_releasable_here(size_t bytes)
+{
+    return bytes >= GS_LARGE_BYTES && names_here() != 0;
+}
+
+/* ---- the table --------------------------------------------------------------------- */
+
+void gs_releasable_drop_copy(struct gs_releasable *item)
+{
+    struct gs_visit visit;
+    if (!item->copy) {
+        return;
+    }
+    if (item->pinned) {
+        if (gs_visit_begin(&visit, "gpushim_resume", item->context->handle, true) ==
+            CUDA_SUCCESS) {
+            (void)gs_real()->cuMemHostUnregister(item->copy);
+        }
+        gs_visit_end(&visit);
+    }
+    (void)munmap(item->copy, item->bytes);
+    item->copy = NULL;
+}
+
+static struct gs_releasable *find(uint64_t addr)
+{
+    return table ? GS_HASH_FIND(table, &addr) : NULL;
+}
+
+/* Takes an allocation that nobody moves out of the table; NULL: none. */
+static struct gs_releasable *take_out(uint64_t addr)
+{
+    struct gs_releasable *item;
+    gs_mutex_lock(&table_lock);
+    item = find(addr);
+    if (item) {
+        HASH_DEL(table, item);
+    }
+    gs_mutex_unlock(&table_lock);
+    return item;
+}
+
+static void drop(struct gs_releasable *item)
+{
+    if (item) {
+        gs_releasable_drop_copy(item);
+        free(item);
+    }
+}
+
+void gs_releasable_forget(uint64_t addr)
+{
+    drop(take_out(addr));
+}
+
+bool gs_releasable_alloc(struct gs_state *state, const struct gs_context *context,
+                         size_t bytes, struct gs_block **out)
+{
+    uint32_t found = bytes >= GS_LARGE_BYTES && !gs_captures_active() ? names_here() : 0;
+    struct gs_releasable *item = found ? calloc(1, sizeof(*item)) : NULL;
+    int native;
+    if (!item || gs_heap_alloc_apart(context->heap, bytes, gs_moving_pages_make_apart,
+                                     out, &native) != GS_OK) {
+        free(item);
+        return false;
+    }
+    (void)state;
+    item->addr = gs_block_addr(*out);
+    item->bytes = gs_block_whole_bytes(*out);
+    item->requested = bytes;
+    item->context = (struct gs_context *)(uintptr_t)context;
+    item->block = *out;
+    item->names = found;
+    gs_releasable_forget(item->addr); /* of a context that ended without a notice */
+    gs_mutex_lock(&table_lock);
+    bool added = GS_HASH_ADD(table, addr, item);
+    gs_mutex_unlock(&table_lock);
+    if (!added) { /* it stays present for good */
+        free(item);
+    }
+    return true;
+}
+
+bool gs_releasable_has(uint64_t addr)
+{
+    gs_mutex_lock(&table_lock);
+    bool has = find(addr) != NULL;
+    gs_mutex_unlock(&table_lock);
+    return has;
+}
+
+bool gs_releasable_lacks(uint64_t addr)
+{
+    gs_mutex_lock(&table_lock);
+    const struct gs_releasable *item = find(addr);
+    bool lacks = item && item->state != GS_RELEASABLE_PRESENT;
+    gs_mutex_unlock(&table_lock);
+    return lacks;
+}
+
+uint64_t gs_releasable_copied(uint32_t bits)
+{
+    uint64_t bytes = 0;
+    gs_mutex_lock(&table_lock);
+    for (const struct gs_releasable *item = table; item; item = item->hh.next) {
+        bytes += item->names & bits && item->copy ? item->bytes : 0;
+    }
+    gs_mutex_unlock(&table_lock);
+    return bytes;
+}
+
+/* ---- moves ------------------------------------------------------------------------- */
+
+/* Whether the program has given the memory to others, or has set attributes of it. */
+static bool is_held(struct gs_state *state, uint64_t addr)
+{
+    struct gs_range range;
+    return gs_pool_find(state->pool, addr, &range) == GS_OK && range.retained;
+}
+
+/* Claims the block of an allocation that is present. */
+static bool claim(struct gs_state *state, const struct gs_releasable *item)
+{
+    struct gs_block *block;
+    if (gs_pool_claim(state->pool, item->addr, &block) != GS_OK) {
+        return false; /* it is being freed */
+    }
+    if (block != item->block) { /* another's, at the address of a lost one */
+        gs_block_release_claim(block);
+        return false;
+    }
+    return true;
+}
+
+enum gs_status gs_releasable_take(struct gs_state *state, uint32_t bits,
+                                  enum gs_releasable_state from,
+                                  struct gs_releasable ***items, size_t *count,
+                                  struct gs_release_sum *sum)
+{
+    gs_mutex_lock(&table_lock);
+    *count = 0;
+    *items = calloc(HASH_COUNT(table) + 1, sizeof(struct gs_releasable *));
+    for (struct gs_releasable *item = *items ? table : NULL; item; item = item->hh.next) {
+        if (!(item->names & bits) || item->state != from) {
+            continue;
+        }
+        if (from == GS_RELEASABLE_PRESENT && is_held(state, item->addr)) {
+            sum->held_count++;
+            sum->held_bytes += item->requested;
+        } else if (from != GS_RELEASABLE_PRESENT || claim(state, item)) {
+            item->state = GS_RELEASABLE_MOVING;
+            (*items)[(*count)++] = item;
+        }
+    }
+    gs_mutex_unlock(&table_lock);
+    return *items ? GS_OK : GS_ERR_HOST_NOMEM;
+}
+
+void gs_releasable_settle(struct gs_releasable **items, size_t count,
+                          enum gs_releasable_state state)
+{
+    gs_mutex_lock(&table_lock);
+    for (size_t i = 0; i < count; i++) {
+        if (state == GS_RELEASABLE_PRESENT) {
+            gs_block_release_claim(items[i]->block);
+        }
+        items[i]->state = state;
+    }
+    gs_mutex_unlock(&table_lock);
+    free(items);
+}
+
+/* Takes an allocation out of the table once no thread moves it. Out: *present  its pages
+ * are there, and it stays in the table */
+static struct gs_releasable *take_still(uint64_t addr, bool *present)
+{
+    for (;; gs_nap(NAP_NS)) {
+        gs_mutex_lock(&table_lock);
+        struct gs_releasable *item = find(addr);
+        enum gs_releasable_state state = item ? item->state : GS_RELEASABLE_PRESENT;
+        if (item && state == GS_RELEASABLE_AWAY) {
+            HASH_DEL(table, item);
+        }
+        gs_mutex_unlock(&table_lock);
+        *present = item && state == GS_RELEASABLE_PRESENT;
+        if (state != GS_RELEASABLE_MOVING) {
+            return *present ? NULL : item;
+        }
+    }
+}
+
+static void put_back(struct gs_releasable *item)
+{
+    gs_mutex_lock(&table_lock);
+    bool added = GS_HASH_ADD(table, addr, item);
+    gs_mutex_unlock(&table_lock);
+    if (!added) { /* without memory: the address stays taken for good */
+        drop(item);
+    }
+}
+
+bool gs_releasable_free(struct gs_state *state, enum gs_api api, bool waits,
+                        uint64_t addr, struct gs_block **block, CUresult *result)
+{
+    bool present, idle, in_use;
+    *block = NULL;
+    if (!__atomic_load_n(&gs_alloc_detours, __ATOMIC_RELAXED)) {
+        return false;
+    }
+    struct gs_releasable *item = take_still(addr, &present);
+    if (!item) {
+        return present && gs_pool_claim(state->pool, addr, block) == GS_OK;
+    }
+    /* No work uses it, but a program may rely on the wait. */
+    *result = waits && !gs_captures_active()
+                  ? gs_free_wait(state, item->block, &idle, &in_use)
+                  : CUDA_SUCCESS;
+    if (*result != CUDA_SUCCESS && gs_error_keeps_memory(*result)) {
+        put_back(item);
+        return true;
+    }
+    gs_record_ends(state, gs_record_id(state, item->block), api, addr, GS_TRACE_READY);
+    gs_block_free(item->block);
+    drop(item);
+    return true;
+}
+
+void gs_releasable_context_ended(const struct gs_context *context)
+{
+    struct gs_releasable *item, *next;
+    bool moving = true;
+    while (moving) {
+        moving = false;
+        gs_mutex_lock(&table_lock);
+        HASH_ITER (hh, table, item, next) {
+            if (item->context != context) {
+                continue;
+            }
+            if (item->state == GS_RELEASABLE_MOVING) {
+                moving = true;
+                continue;
+            }
+            HASH_DEL(table, item);
+            break;
+        }
+        gs_mutex_unlock(&table_lock);
+        if (item) {
+            if (item->state == GS_RELEASABLE_AWAY) {
+                gs_block_free(item->block); /* its record alone */
+            }
+            drop(item);
+            moving = true; /* there may be more */
+        } else if (moving) {
+            gs_nap(NAP_NS);
+        }
+    }
+}
