@@ -32,6 +32,9 @@ void gs_answer_refuse(struct gs_answer *out, const char *format, ...) GS_PRINTF(
  */
 void gs_answer(struct gs_state *state, char *line, struct gs_answer *out);
 
+/* In a forked child: no release or resume runs (moves.c). */
+void gs_moves_reset(void);
+
 /* ---- one function for each row ---- */
 
 #define GS_REQUEST(word, verb, processes, argument)                                      \

@@ -354,4 +354,5 @@ void gs_control_reset(void)
     number = 0;
     wakers = 0;
     answer.report = (struct gs_text){0};
+    gs_moves_reset();
 }

@@ -11,7 +11,7 @@
 #define HOLD_NAP_NS 20000
 
 bool gs_trim_thread_settled = true; /* atomic; written at start */
-static bool working;                /* atomic: the thread may be in the driver */
+static unsigned working;            /* atomic: threads that may be in the driver */
 static unsigned holds;              /* atomic */
 
 void gs_trim_pass(void)
@@ -45,18 +45,17 @@ bool gs_trim_is_held(void)
 
 bool gs_trim_begin_work(void)
 {
-    __atomic_store_n(&working, true, __ATOMIC_SEQ_CST);
+    (void)__atomic_add_fetch(&working, 1, __ATOMIC_SEQ_CST);
     return !gs_trim_is_held();
 }
 
 void gs_trim_end_work(void)
 {
-    __atomic_store_n(&working, false, __ATOMIC_SEQ_CST);
+    (void)__atomic_sub_fetch(&working, 1, __ATOMIC_SEQ_CST);
 }
 
 void gs_trim_hold_reset(void)
 {
     gs_trim_thread_settled = true;
-    working = false;
-    holds = 0;
+    working = holds = 0;
 }

@@ -37,7 +37,8 @@ bool gs_trim_is_held(void);
  * context that fences.h has frozen. */
 void gs_trim_pass(void);
 
-/* The thread may call the driver between the two, if gs_trim_begin_work returns true. */
+/* The thread, or another of the library's, may call the driver between the two, if
+ * gs_trim_begin_work returns true. */
 bool gs_trim_begin_work(void);
 void gs_trim_end_work(void);
 

@@ -54,7 +54,8 @@ static const struct {
     {GS_VERB_TIMELINE, false, "--most", offsetof(struct gs_arguments, most)},
     {GS_VERB_TIMELINE, false, "-o", offsetof(struct gs_arguments, page)},
     {GS_VERB_PAUSE, false, "--wait", offsetof(struct gs_arguments, wait)},
-    {GS_VERB_RESUME, false, "--wait", offsetof(struct gs_arguments, wait)},
+    {GS_VERB_RELEASE, true, "--discard", offsetof(struct gs_arguments, discard)},
+    {GS_VERB_RELEASE, true, "--plain", offsetof(struct gs_arguments, plain)},
     {GS_VERB_ATTACH, false, "--for", offsetof(struct gs_arguments, stay)},
     {GS_VERB_ATTACH, false, "--wait", offsetof(struct gs_arguments, wait)},
     {GS_VERB_DETACH, false, "--wait", offsetof(struct gs_arguments, wait)},
@@ -274,10 +275,9 @@ static const struct {
     {"report", GS_VERB_REPORT},     {"html", GS_VERB_HTML},
     {"timeline", GS_VERB_TIMELINE}, {"diff", GS_VERB_DIFF},
     {"merge", GS_VERB_MERGE},       {"top", GS_VERB_TOP},
-    {"pause", GS_VERB_PAUSE},       {"resume", GS_VERB_RESUME},
-    {"replay", GS_VERB_REPLAY},     {"advise", GS_VERB_ADVISE},
-    {"serve", GS_VERB_SERVE},       {"attach", GS_VERB_ATTACH},
-    {"detach", GS_VERB_DETACH},
+    {"pause", GS_VERB_PAUSE},       {"replay", GS_VERB_REPLAY},
+    {"advise", GS_VERB_ADVISE},     {"serve", GS_VERB_SERVE},
+    {"attach", GS_VERB_ATTACH},     {"detach", GS_VERB_DETACH},
 #define GS_REQUEST(word, verb, processes, argument) {#word, GS_VERB_##verb},
 #include "shim/control/requests.def"
 };

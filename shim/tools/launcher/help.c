@@ -138,6 +138,19 @@ static const char trim_help[] =
     "Makes a running process return its pool's idle GPU memory to the driver, once\n"
     "its GPU is idle.\n" REQUEST_HELP;
 
+static const char release_help[] =
+    "Gives the GPU memory of a scope of a running process to the device, once its work\n"
+    "has completed; the program keeps the addresses until resume. The process must run\n"
+    "with --releasable=SCOPE (docs/tuning.md) and have a CUDA context.\n" REQUEST_OPTIONS
+    "  --plain                  keep the contents in memory that is not page-locked\n"
+    "  --discard                lose the contents\n";
+
+static const char resume_help[] =
+    "Of processes (PID...): what pause has moved to the host comes back. Of a SCOPE:\n"
+    "what release has given to the device comes back, with its "
+    "contents.\n" REQUEST_OPTIONS
+    "                           resume PID: retry so long if the GPU is full\n";
+
 static const char export_help[] =
     "Writes the current report of a running process to standard output in a FORMAT of\n"
     "--output: json, pprof, openmetrics, csv and others. The program continues.\n"
@@ -183,6 +196,7 @@ static const char general_help[] =
     "  serve [--listen=ADDRESS] metrics, profiles and pages of all processes, by HTTP\n"
     "  attach PID, detach PID   record a process that was started without gpushim\n"
     "  pause PID, resume PID    move a process's GPU memory to the host, and back\n"
+    "  release|resume PID SCOPE  the same of one scope, which others use meanwhile\n"
     "  replay TRACE...          run a recorded trace through the pool, and measure it\n"
     "  advise TRACE             find better settings of the pool for a trace\n"
     "\n"
@@ -246,7 +260,6 @@ static const struct {
     [GS_VERB_TOP] = {"usage: gpushim [options] top [options] [FOLDER|STATE_FILE...]\n",
                      top_help},
     [GS_VERB_PAUSE] = {PAUSE_USAGE, pause_help},
-    [GS_VERB_RESUME] = {PAUSE_USAGE, pause_help},
     [GS_VERB_SERVE] = {"usage: gpushim serve [--listen=ADDRESS] [--token-file=FILE] "
                        "[--pod-logs=FOLDER]\n",
                        serve_help},

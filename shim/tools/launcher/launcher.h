@@ -41,7 +41,6 @@ enum gs_verb {
     GS_VERB_TOP,
     GS_VERB_TIMELINE,
     GS_VERB_PAUSE,
-    GS_VERB_RESUME,
     GS_VERB_REPLAY,
     GS_VERB_ADVISE,
     GS_VERB_SERVE,
@@ -75,6 +74,7 @@ struct gs_arguments {
     const char *wait;                  /* of pause, attach, requests; NULL: the default */
     const char *stay;                  /* --for of attach; NULL: until detach */
     const char *every, *json;          /* --all and --json of requests; NULL: not given */
+    const char *discard, *plain;       /* of release; NULL: not given */
     const char *listen, *token_file, *pod_logs; /* of serve; NULL: not given */
     const char *last_switch; /* the option just before the command, if it is a switch
                               * written without a value */
@@ -254,6 +254,8 @@ int gs_attach_run(const struct gs_arguments *arguments);
 
 /* ---- what running processes answer (request.c) ---- */
 
+/* Returns whether the words of `resume` name a scope; else they are paused processes. */
+bool gs_request_names_scope(const struct gs_arguments *arguments);
 /* Returns whether the word is one of requests.def. */
 bool gs_request_is_verb(enum gs_verb verb);
 /* Asks the processes among the words. Returns the exit status: 1 if one has not done it.

@@ -103,8 +103,10 @@ int main(int unused, char **argv)
     case GS_VERB_TIMELINE:
         return gs_timeline_run(&arguments);
     case GS_VERB_PAUSE:
-    case GS_VERB_RESUME:
         return gs_pause_run(&arguments);
+    case GS_VERB_RESUME:
+        return gs_request_names_scope(&arguments) ? gs_request_run(&arguments)
+                                                  : gs_pause_run(&arguments);
     case GS_VERB_REPLAY:
         return replay(arguments.command);
     case GS_VERB_ADVISE:

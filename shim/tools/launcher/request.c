@@ -1,6 +1,6 @@
 /*
- * request.c - gpushim stats, dump, owners, set, trim and export: asks running processes,
- * and writes what they answer.
+ * request.c - gpushim stats, dump, owners, set, trim, export, release and resume: asks
+ * running processes, and writes what they answer.
  *
  * Owns: nothing.   Lock: none.   Source: shim/control/requests.def
  */
@@ -321,6 +321,43 @@ static void take_format(struct inquiry *inquiry, char **words)
     words[1] = NULL;
 }
 
+/* Takes the scope, the last word, out of the words, which are then processes. */
+static void take_scope(struct inquiry *inquiry, const struct gs_arguments *arguments,
+                       const char *word)
+{
+    char **words = arguments->command;
+    size_t count = 0;
+    while (words[count]) {
+        count++;
+    }
+    if (count + (arguments->every != NULL) < 2) {
+        gs_help_refuse(inquiry->verb, "%s: no %s is given", word,
+                       count > 0 && !is_number(words[0]) ? "PID or NAME" : "SCOPE");
+    }
+    const char *scope = words[count - 1];
+    const char *keep = inquiry->verb != GS_VERB_RELEASE ? ""
+                       : arguments->discard             ? "discard "
+                       : arguments->plain               ? "plain "
+                                                        : "pinned ";
+    int printed = snprintf(inquiry->request, sizeof(inquiry->request), "%s %s%s", word,
+                           keep, scope);
+    if (printed < 0 || (size_t)printed >= sizeof(inquiry->request) - 1 || !scope[0] ||
+        strpbrk(scope, "/\n")) {
+        gs_launcher_fail(GS_EXIT_USAGE, "%s: not the name of a scope: %.200s", word,
+                         scope);
+    }
+    words[count - 1] = NULL;
+}
+
+bool gs_request_names_scope(const struct gs_arguments *arguments)
+{
+    bool scope = arguments->every != NULL;
+    for (char **word = arguments->command; *word; word++) {
+        scope |= !is_number(*word);
+    }
+    return scope;
+}
+
 bool gs_request_is_verb(enum gs_verb verb)
 {
     for (size_t i = 0; i < GS_ARRAY_LEN(rows); i++) {
@@ -353,6 +390,8 @@ int gs_request_run(const struct gs_arguments *arguments)
         take_settings(&inquiry, pids, rows[i].word);
     } else if (inquiry.verb == GS_VERB_EXPORT) {
         take_format(&inquiry, pids);
+    } else if (inquiry.verb == GS_VERB_RELEASE || inquiry.verb == GS_VERB_RESUME) {
+        take_scope(&inquiry, arguments, rows[i].word);
     }
     for (char **pid = pids; *pid; pid++) {
         if (is_number(*pid)) {

@@ -102,6 +102,46 @@ for way in shared static linked; do
   add_case "control answers $way" control_answers_case "$way"
 done
 
+# A scope's memory goes and comes from outside, by number or name; what cannot be is told.
+control_release_case() {
+  local name
+
+  control_start program GPUSHIM_RELEASABLE=kv_cache CUDASIM_MEMORY=64M -- "$apps/released_$1" outside pinned "$PWD/over"
+  ask away release "$pid" kv_cache
+  ask stats stats "$pid"
+  ask twice release "$pid" kv_cache
+  ask back resume "$pid" kv_cache
+  ask none resume "$pid" kv_cache
+  ask named release --plain "released_$1" kv_cache
+  ask named_back resume "released_$1" kv_cache
+  ask unknown release --discard "$pid" engine
+  control_end
+  expect_equal 'what is released' "$pid: kv_cache: 14.0 MiB of GPU memory released, contents on the host; \
+4.00 KiB stay: not on pages of its own" "$(<away.out)"
+  expect_text stats.out '17[.]0 MiB live, .* 6[.]00 MiB reserved$'
+  expect_equal 'a second release' "$pid: kv_cache: nothing to release; 4.00 KiB stay: not on pages of its own" \
+    "$(<twice.out)"
+  expect_equal 'what is back' "$pid: kv_cache: 14.0 MiB of GPU memory are back" "$(<back.out)"
+  expect_equal 'a second resume' "$pid: kv_cache: nothing to resume" "$(<none.out)"
+  expect_count named.out "^$pid: kv_cache: 14[.]0 MiB of GPU memory released" 1
+  expect_count named_back.out "^$pid: kv_cache: 14[.]0 MiB of GPU memory are back\$" 1
+  expect_told unknown 'GPUSHIM_RELEASABLE does not name engine'
+  expect_text program.out '^outside: right, others right$'
+  for name in away stats twice back none named named_back; do
+    expect_status "$name" 0
+    expect_quiet "$name"
+  done
+  ask usage release 1
+  expect_status usage 2
+  expect_text usage.err '^gpushim: release: no SCOPE is given$'
+  ask path release 1 a/b
+  expect_status path 2
+  expect_text path.err '^gpushim: release: not the name of a scope: a/b$'
+}
+for way in shared linked; do
+  add_case "control releases $way" control_release_case "$way"
+done
+
 # The report in each format, of one process, by number or name.
 control_export_case() {
   local format first status
