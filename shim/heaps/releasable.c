@@ -211,6 +211,19 @@ bool gs_releasable_lacks(uint64_t addr)
     return lacks;
 }
 
+void gs_releasable_away(int device, uint64_t *bytes, uint64_t *pages)
+{
+    *bytes = *pages = 0;
+    gs_mutex_lock(&table_lock);
+    for (const struct gs_releasable *item = table; item; item = item->hh.next) {
+        if (item->state == GS_RELEASABLE_AWAY && item->context->device == device) {
+            *bytes += item->requested;
+            *pages += item->bytes;
+        }
+    }
+    gs_mutex_unlock(&table_lock);
+}
+
 uint64_t gs_releasable_copied(uint32_t bits)
 {
     uint64_t bytes = 0;

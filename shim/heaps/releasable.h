@@ -47,6 +47,9 @@ bool gs_releasable_lacks(uint64_t addr);
 /* Returns true if a releasable allocation begins there, released or not. */
 bool gs_releasable_has(uint64_t addr);
 
+/* The allocations of a device whose pages are away: as requested, and their pages. */
+void gs_releasable_away(int device, uint64_t *bytes, uint64_t *pages);
+
 /* Called before a segment goes back to the driver: it is no allocation any more. */
 void gs_releasable_forget(uint64_t addr);
 /* Called when the context's heap has ended, with all its memory. */

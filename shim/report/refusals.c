@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "gs_clock.h"
+#include "shim/heaps/releasable.h"
 #include "shim/limits/mem_limits.h"
 #include "shim/order/captures.h"
 #include "shim/report/nvml.h"
@@ -187,8 +188,13 @@ static void add_figures(struct gs_state *state, const struct gs_refusal *refusal
     gs_tracker_get_totals(state->tracker, out->device, &totals);
     out->live_bytes = totals.live_bytes;
     if (state->pool) {
+        uint64_t pages;
         gs_pool_stats(state->pool, out->device, &stats);
         find_piece(state, refusal, out);
+        gs_releasable_away(out->device, &out->released_bytes, &pages);
+        out->live_bytes -= out->released_bytes;
+        stats.live_bytes -= out->released_bytes;
+        stats.used_bytes -= pages;
     }
     uint64_t busy = stats.used_bytes + stats.pending_bytes;
     out->rounding_bytes = stats.used_bytes - stats.live_bytes;

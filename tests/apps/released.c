@@ -8,6 +8,8 @@
  *   graph     a captured graph of the scope's memory runs again
  *   uses      what may be done with released memory: frees, and copies, which are refused
  *   full      the device has less than what comes back; then it has enough
+ *   held      memory with attributes stays
+ *   ends      the context ends while memory is released, and is made again
  *   edges     unknown names, twice, while a stream captures, in a forked child
  *   threads   threads allocate, write and free in the scope while it comes and goes
  *   wait      releases, waits for the file OVER, and resumes
@@ -269,6 +271,36 @@ static void edges(void)
     free_all();
 }
 
+static void held(void)
+{
+    unsigned on = 1;
+
+    allocate();
+    APP_OK(CU(cuPointerSetAttribute)(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
+                                     gpu_address(cache[2])));
+    release();
+    resume();
+    free_all();
+}
+
+static void ends(void)
+{
+    allocate();
+    fill(6, 0);
+    release();
+    app_kernels_unload(&kernels);
+    app_gpu_reset();
+    app_kernels_load(&kernels);
+    resume();
+    allocate();
+    fill(8, 0);
+    release();
+    resume();
+    check("ends", 8);
+    release();
+    free_all();
+}
+
 static int ending; /* atomic */
 
 static void *work(void *number)
@@ -360,9 +392,10 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } all[] = {{"contents", contents}, {"graph", graph},        {"uses", uses},
-               {"full", full},         {"edges", edges},        {"threads", threads},
-               {"take", take},         {"wait", wait_for_file}, {"outside", outside}};
+    } all[] = {{"contents", contents},  {"graph", graph},     {"uses", uses},
+               {"full", full},          {"held", held},       {"ends", ends},
+               {"edges", edges},        {"threads", threads}, {"take", take},
+               {"wait", wait_for_file}, {"outside", outside}};
 
     if (argc > 2)
         keep = strcmp(argv[2], "plain") == 0     ? GPUSHIM_KEEP_PLAIN

@@ -96,7 +96,8 @@ struct gs_report_refusal {
     uint64_t limit_bytes, limit_free_bytes; /* of it */
     /* What the driver says. Both 0: nothing. */
     uint64_t device_bytes, free_bytes;
-    uint64_t live_bytes;     /* as recorded */
+    uint64_t live_bytes;     /* as recorded, without the next */
+    uint64_t released_bytes; /* live, but given to the device (gpushim_release) */
     uint64_t rounding_bytes; /* of the pool's live blocks */
     uint64_t idle_bytes;     /* of the pool, next to live blocks: cannot be returned */
     uint64_t pending_bytes;  /* freed, and running work may still use it */

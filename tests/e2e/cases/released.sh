@@ -115,6 +115,36 @@ for way in $(ways_of released); do
 done
 add_case "released on a full device, limited" released_full_case linked GPUSHIM_MEM_LIMIT=48M GPUSHIM_REPORT_ON=off
 
+# The report of a refusal counts what is on the device.
+released_refusal_case() {
+  released_run linked full pinned
+  expect_text shim.err '^==[0-9]+== GPU 0 has 64[.]0 MiB: 62[.]0 MiB live, 2[.]00 MiB free but fragmented, 0 B elsewhere; 13[.]0 MiB released$'
+}
+add_case "released beside a refusal" released_refusal_case
+
+# Memory with attributes is the device's as long as it lives.
+released_held_case() {
+  released_run "$1" held pinned
+  expect_text shim.out '^release: success, 2 of 11534848 bytes, 12 MiB .*; 1 of 2097152 bytes: exported, registered, or with attributes$'
+}
+for way in $(ways_of released); do
+  add_case "released held $way" released_held_case "$way"
+done
+
+# With a context ends all of it.
+released_ends_case() {
+  released_run "$1" ends pinned GPUSHIM_REPORT_ON=off
+  expect_equal 'what it says' "$away
+$no_more
+$away
+$back
+ends: right, others right
+$away" "$(<shim.out)"
+}
+for way in $(ways_of released); do
+  add_case "released and a context that ends $way" released_ends_case "$way"
+done
+
 # A failed call changes nothing: a second resume brings everything.
 released_failure_case() {
   local call

@@ -57,6 +57,8 @@ static void write_device(const struct gs_report_writer *writer,
     add_part(writer->text, &comma, refusal->idle_bytes, "free but fragmented");
     add_part(writer->text, &comma, refusal->free_bytes, "free");
     write_elsewhere(writer->text, comma, refusal);
+    comma = "; ";
+    add_part(writer->text, &comma, refusal->released_bytes, "released");
     gs_text_add(writer->text, "\n");
 }
 
