@@ -466,6 +466,13 @@ enum gs_status gs_page_store_fill(struct gs_page_store *store, uint64_t addr,
     return status;
 }
 
+bool gs_page_store_is_filled(struct gs_page_store *store, uint64_t addr)
+{
+    struct piece piece;
+
+    return first_piece(store, addr, GS_LARGE_BYTES, &piece);
+}
+
 void gs_page_store_give(struct gs_page_store *store, uint64_t addr, size_t bytes)
 {
     int before = gs_uncancelled_begin();

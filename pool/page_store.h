@@ -61,6 +61,8 @@ void gs_page_store_give(struct gs_page_store *store, uint64_t addr, size_t bytes
 void gs_page_store_empty(struct gs_page_store *store, uint64_t addr, size_t bytes);
 enum gs_status gs_page_store_fill(struct gs_page_store *store, uint64_t addr,
                                   size_t bytes, int *native) GS_MUST_USE;
+/* Returns true if the range that begins at the address has memory. */
+bool gs_page_store_is_filled(struct gs_page_store *store, uint64_t addr);
 /* Releases all memory and all addresses: the context has ended. */
 void gs_page_store_give_all(struct gs_page_store *store);
 /* Returns true if the address is in a range of addresses of the store. */

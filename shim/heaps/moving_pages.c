@@ -371,7 +371,9 @@ bool gs_moving_pages_give(struct gs_context *context, uint64_t addr, size_t byte
     if (GS_LIKELY(!store) || !gs_page_store_owns(store, addr)) {
         return false;
     }
-    tell_range(context, false, addr, bytes);
+    if (gs_page_store_is_filled(store, addr)) { /* else it was told */
+        tell_range(context, false, addr, bytes);
+    }
     (void)gs_visit_begin(&visit, "returning memory", NULL, gs_captures_ever());
     gs_page_store_give(store, addr, bytes);
     gs_visit_end(&visit);

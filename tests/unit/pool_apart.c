@@ -61,6 +61,7 @@ static void leave(struct gs_block *block)
 {
     gs_page_store_empty(pager.store, gs_block_addr(block), gs_block_whole_bytes(block));
     gs_block_set_absent(block, true);
+    cr_assert_not(gs_page_store_is_filled(pager.store, gs_block_addr(block)));
     bed_check(&bed);
 }
 
