@@ -296,21 +296,27 @@ void gs_releasable_settle(struct gs_releasable **items, size_t count,
     free(items);
 }
 
-/* Takes an allocation out of the table once no thread moves it. Out: *present  its pages
- * are there, and it stays in the table */
-static struct gs_releasable *take_still(uint64_t addr, bool *present)
+/* Takes an allocation whose pages are away out of the table, once no thread moves it; of
+ * one whose pages are present, claims the block instead. No thread moves it meanwhile, so
+ * a claim fails only for an address that is freed already. */
+static struct gs_releasable *take_still(struct gs_state *state, uint64_t addr,
+                                        struct gs_block **block)
 {
     for (;; gs_nap(NAP_NS)) {
         gs_mutex_lock(&table_lock);
         struct gs_releasable *item = find(addr);
-        enum gs_releasable_state state = item ? item->state : GS_RELEASABLE_PRESENT;
-        if (item && state == GS_RELEASABLE_AWAY) {
+        bool moving = item && item->state == GS_RELEASABLE_MOVING;
+        if (item && item->state == GS_RELEASABLE_AWAY) {
             HASH_DEL(table, item);
+        } else if (item && !moving) {
+            item = NULL;
+            if (gs_pool_claim(state->pool, addr, block) != GS_OK) {
+                *block = NULL;
+            }
         }
         gs_mutex_unlock(&table_lock);
-        *present = item && state == GS_RELEASABLE_PRESENT;
-        if (state != GS_RELEASABLE_MOVING) {
-            return *present ? NULL : item;
+        if (!moving) {
+            return item;
         }
     }
 }
@@ -328,14 +334,14 @@ static void put_back(struct gs_releasable *item)
 bool gs_releasable_free(struct gs_state *state, enum gs_api api, bool waits,
                         uint64_t addr, struct gs_block **block, CUresult *result)
 {
-    bool present, idle, in_use;
+    bool idle, in_use;
     *block = NULL;
     if (!__atomic_load_n(&gs_alloc_detours, __ATOMIC_RELAXED)) {
         return false;
     }
-    struct gs_releasable *item = take_still(addr, &present);
+    struct gs_releasable *item = take_still(state, addr, block);
     if (!item) {
-        return present && gs_pool_claim(state->pool, addr, block) == GS_OK;
+        return *block != NULL;
     }
     /* No work uses it, but a program may rely on the wait. */
     *result = waits && !gs_captures_active()
