@@ -177,12 +177,13 @@ static const char *add_report(struct merge *merge, const char *path)
     return problem;
 }
 
-/* Adds the reports of a folder; other files in it are counted. */
+/* Adds the reports of a folder; other files in it are counted, but for reports as text:
+ * of the same processes, as a rule. */
 static void add_folder(struct merge *merge, const char *folder)
 {
     struct dirent **entries = NULL;
     int count = scandir(folder, &entries, NULL, versionsort);
-    unsigned found = 0, others = 0;
+    unsigned found = 0, others = 0, texts = 0;
     char *first = NULL;
     for (int i = 0; i < count; i++) {
         char *path = NULL;
@@ -193,7 +194,9 @@ static void add_folder(struct merge *merge, const char *folder)
             !gs_output_map_is_data(path)) {
             const char *problem = add_report(merge, path);
             found += !problem;
-            if (problem && problem != again && others++ == 0 &&
+            texts += problem == gs_report_file_is_text;
+            if (problem && problem != again && problem != gs_report_file_is_text &&
+                others++ == 0 &&
                 asprintf(&first, "%s: %s", entries[i]->d_name, problem) < 0) {
                 first = NULL;
             }
@@ -207,7 +210,8 @@ static void add_folder(struct merge *merge, const char *folder)
                          others + found, first ? first : "?");
     }
     if (found == 0) {
-        gs_launcher_warn("%s: no reports", folder);
+        gs_launcher_warn("%s: no reports%s%s", folder, texts ? ": " : "",
+                         texts ? gs_report_file_is_text : "");
         merge->unread++;
     }
     free(first);

@@ -23,6 +23,15 @@
 
 static const char neither[] = "neither a report in JSON nor a state file";
 static const char no_report[] = "JSON, but no report of gpushim";
+const char gs_report_file_is_text[] = "a report as text, not JSON or a state file";
+
+/* A line of a report, "==4711== ", or a message, "gpushim: ". */
+static bool is_text(const char *head)
+{
+    size_t digits = strncmp(head, "==", 2) == 0 ? strspn(head + 2, "0123456789") : 0;
+    return strncmp(head, "gpushim: ", 9) == 0 ||
+           (digits > 0 && strncmp(head + 2 + digits, "== ", 3) == 0);
+}
 
 static bool write_stream(void *stream, const void *data, size_t length)
 {
@@ -111,7 +120,7 @@ static const char *judge(void *self, const char *head, size_t length, uint64_t f
         return "a state file";
     }
     if (*at != '{') {
-        return neither;
+        return is_text(at) ? gs_report_file_is_text : neither;
     }
     return file_bytes > ANYWHERE_BYTES && !strstr(at, "\"gpushim-report\"") ? no_report
                                                                             : NULL;

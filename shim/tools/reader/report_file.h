@@ -15,6 +15,10 @@
 char *gs_report_file_json(const char *path, bool lines, size_t *length,
                           const char **problem);
 
+/* The reason of a file that is a report or messages as text: of --log-file, beside which
+ * a folder often has files that can be read. */
+extern const char gs_report_file_is_text[];
+
 /* Memory of one call site. */
 struct gs_file_place {
     uint64_t bytes, count;

@@ -193,10 +193,16 @@ merge_case() {
   mkdir ranks
   for rank in 0 1; do
     report_of "ranks/$rank" leaky_shared RANK=$rank
+    cp run.err "ranks/$rank.text" # as --log-file writes beside them
   done
   preloaded run RANK=2 GPUSHIM_STATE_FILE=ranks/2.state -- "$apps/killed_shared" kill
   echo no report >ranks/readme
-  mkdir ranks/folder
+  printf 'gpushim: GPUSHIM_POOL: a message\n' >ranks/2.text
+  mkdir ranks/folder texts
+  cp ranks/?.text texts
+  gpushim texts merge texts
+  expect_status texts 1
+  expect_equal "texts alone" "gpushim: texts: no reports: a report as text, not JSON or a state file" "$(<texts.err)"
   gpushim all merge ranks
   expect_status all 0
   expect_equal "files left out" \
