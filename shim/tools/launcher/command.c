@@ -349,6 +349,15 @@ static bool is_dynamic_linker(const char *path)
            strcmp(name, "ld.so") == 0;
 }
 
+/* Returns whether the image's dynamic linker is musl's. */
+static bool is_of_musl(const struct image *image)
+{
+    const ElfW(Phdr) *segment = segment_of(image, PT_INTERP);
+    const char *linker = segment ? text_at(image, segment->p_vaddr) : NULL;
+    const char *name = linker ? strrchr(linker, '/') : NULL;
+    return name && strncmp(name + 1, "ld-musl-", 8) == 0;
+}
+
 void gs_command_examine(struct gs_command *command)
 {
     struct image image;
@@ -368,6 +377,12 @@ void gs_command_examine(struct gs_command *command)
         gs_launcher_warn("%s is statically linked: a preloaded library has no effect on "
                          "it",
                          command->path);
+    }
+    if (is_of_musl(&image)) {
+        gs_launcher_warn(
+            "%s is linked with musl, and NVIDIA's driver is built for glibc: "
+            "the program cannot call CUDA, and nothing is recorded",
+            command->path);
     }
     const char *sanitizer = command->preloads ? needed_sanitizer(&image) : NULL;
     if (sanitizer) {

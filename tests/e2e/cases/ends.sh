@@ -780,3 +780,36 @@ C
   expect_quiet shim
 }
 add_case "ends of a helper linked with musl" ends_musl_case
+
+# Started by the command itself, the program runs as natively, with one line that says why there is no report: each
+# driver of NVIDIA's needs functions that glibc alone has.
+ends_musl_command_case() {
+  local driver drivers
+
+  need musl-gcc
+  cat >hello.c <<'C'
+#include <dlfcn.h>
+#include <stdio.h>
+int main(int argc, char **argv)
+{
+    void *driver = argc > 1 ? dlopen(argv[1], RTLD_NOW) : NULL;
+    puts(driver ? "a driver" : argc > 1 ? dlerror() : "hello");
+    return 7;
+}
+C
+  musl-gcc hello.c -o hello || fail "musl-gcc"
+  native native ./hello
+  run_in shim GPUSHIM_LIBRARY="$shim" -- "$build/gpushim" ./hello
+  expect_same native shim
+  expect_equal "what is said" "gpushim: $case_dir/hello is linked with musl, and NVIDIA's driver is built for glibc: the \
+program cannot call CUDA, and nothing is recorded" "$(sed "s#: [./]*hello is#: $case_dir/hello is#" shim.err)"
+  # glibc's programs get no such line; and what the line says of drivers is so.
+  run_in other GPUSHIM_LIBRARY="$shim" -- "$build/gpushim" true
+  expect_quiet other
+  drivers=$(find -L "${DRIVERS_DIR:-$sources/.drivers}" -name 'libcuda.so.[0-9]*.*' -type f 2>/dev/null)
+  for driver in $cuda_path/libcuda.so.1 $drivers; do
+    run_in driver -- ./hello "$driver"
+    expect_text driver.out ': symbol not found$'
+  done
+}
+add_case "ends of a command linked with musl" ends_musl_command_case
