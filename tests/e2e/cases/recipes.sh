@@ -357,6 +357,7 @@ docs/guide.md|` (gpushim [.]{3} )?mpirun .*|clusters with mpirun
 docs/guide.md|` torchrun .*|clusters with torchrun
 docs/clusters.md|\$ (gpushim --summary )?mpirun .*|clusters with mpirun
 docs/clusters.md|\$ srun gpushim .*|recipes Slurm, its variables
+docs/clusters.md|\$ srun --gpushim.*|slurm steps
 docs/clusters.md|\$ torchrun .*|clusters with torchrun
 docs/clusters.md|\$ docker run .*|recipes Docker
 docs/clusters.md|\$ gpushim serve.*|serve metrics of a pod
