@@ -202,3 +202,27 @@ expect_ranks() {
 }
 add_long_case "clusters with mpirun" clusters_launcher_case mpirun
 add_long_case "clusters with torchrun" clusters_launcher_case torchrun "${REAL_DIR:-$sources/.real}/venv/bin"
+
+# One rank aborts and its launcher ends the others: each has its line with what was live, and the summary names the rank
+# that was first.
+clusters_aborted_case() {
+  need "$1"
+  need_file "$apps/growing_shared"
+  need_file "$apps/ends_shared"
+  cat >rank <<'BASH'
+[[ ${OMPI_COMM_WORLD_RANK-${PMI_RANK-}} == 2 ]] || exec "$1/growing_shared" 100
+until [[ -s state.0 && -s state.1 && -s state.3 ]]; do sleep 0.1; done
+sleep 1
+exec "$1/ends_shared" abort
+BASH
+  run_in launched GPUSHIM_LIBRARY="$shim" OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+    OMPI_MCA_rmaps_base_oversubscribe=1 -- "$build/gpushim" --summary --state-file=state.%r "$1" -n 4 bash rank "$apps"
+  cat launched.err
+  [[ $(<launched.status) != 0 ]] || fail "the job's status"
+  expect_count launched.err '^gpushim: +[0-9]+ +[013] .* killed by SIG(TERM|KILL) +/.*growing_shared 100$' 3
+  expect_count launched.err '^gpushim: +[0-9]+ +2 +3[.]00 MiB +3[.]00 MiB .* killed by SIGABRT +/.*ends_shared abort$' 1
+  expect_count launched.err "^gpushim: first to fail: rank 2 of $(uname -n), killed by SIGABRT\$" 1
+  expect_count launched.err '^==[0-9]+== SUMMARY: gpushim: 0 errors, .* live when killed by SIG(TERM|KILL|ABRT) ' 4
+}
+add_long_case "clusters aborted rank, Open MPI" clusters_aborted_case mpirun.openmpi
+add_long_case "clusters aborted rank, MPICH" clusters_aborted_case mpirun.mpich
