@@ -63,6 +63,8 @@ static const struct {
     {GS_VERB_SERVE, false, "--listen", offsetof(struct gs_arguments, listen)},
     {GS_VERB_SERVE, false, "--token-file", offsetof(struct gs_arguments, token_file)},
     {GS_VERB_SERVE, false, "--pod-logs", offsetof(struct gs_arguments, pod_logs)},
+    {GS_VERB_CDI, false, "--name", offsetof(struct gs_arguments, name)},
+    {GS_VERB_CDI, false, "--folder", offsetof(struct gs_arguments, folder)},
 #define GS_REQUEST(word, verb, processes, argument)                                      \
     {GS_VERB_##verb, false, "--wait", offsetof(struct gs_arguments, wait)},              \
         {GS_VERB_##verb, true, "--all", offsetof(struct gs_arguments, every)},
@@ -177,6 +179,11 @@ bool gs_arguments_is_set(const char *variable)
     return false;
 }
 
+const char *gs_arguments_set_at(size_t index)
+{
+    return index < set_count ? variables_set[index] : NULL;
+}
+
 void gs_arguments_set(const char *variable, const char *value)
 {
     (void)setenv(variable, value, 1);
@@ -278,6 +285,7 @@ static const struct {
     {"pause", GS_VERB_PAUSE},       {"replay", GS_VERB_REPLAY},
     {"advise", GS_VERB_ADVISE},     {"serve", GS_VERB_SERVE},
     {"attach", GS_VERB_ATTACH},     {"detach", GS_VERB_DETACH},
+    {"cdi", GS_VERB_CDI},
 #define GS_REQUEST(word, verb, processes, argument) {#word, GS_VERB_##verb},
 #include "shim/control/requests.def"
 };
@@ -472,7 +480,8 @@ static void refuse_outputs(const struct gs_arguments *arguments)
         GS_OPTION_ROW_output, GS_OPTION_ROW_output_file, GS_OPTION_ROW_output_interval_ms,
         GS_OPTION_ROW_metrics_file, GS_OPTION_ROW_trace_file};
     char name[NAME_BYTES];
-    bool writes = arguments->verb == GS_VERB_REPORT && !arguments->summary;
+    bool writes = arguments->verb == GS_VERB_CDI ||
+                  (arguments->verb == GS_VERB_REPORT && !arguments->summary);
     for (size_t i = 0; i < GS_ARRAY_LEN(rows) && !writes; i++) {
         if (is_set_here(rows[i])) {
             gs_help_refuse(

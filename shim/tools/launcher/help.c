@@ -191,9 +191,9 @@ static const char general_help[] =
     "  diff REPORT REPORT       call sites whose leaks are new, grew or are gone\n"
     "  merge REPORT|FOLDER...   the sum over processes, such as the ranks of a job\n"
     "  top [FOLDER]             the memory of running processes, refreshed\n"
-    "  stats|dump|owners|export PID  a running process: totals, report, owners, JSON\n"
-    "  set PID NAME=VALUE, trim PID  change an option; return idle memory\n"
+    "  stats|dump|owners|export|set|trim PID  ask a running process, change an option\n"
     "  serve [--listen=ADDRESS] metrics, profiles and pages of all processes, by HTTP\n"
+    "  cdi [--folder=FOLDER]    a device for containers, see gpushim cdi --help\n"
     "  attach PID, detach PID   record a process that was started without gpushim\n"
     "  pause PID, resume PID    move a process's GPU memory to the host, and back\n"
     "  release|resume PID SCOPE  the same of one scope, which others use meanwhile\n"
@@ -229,6 +229,22 @@ static const char serve_help[] =
     "\n"
     "Needs libmicrohttpd (package libmicrohttpd12 or libmicrohttpd12t64).\n";
 
+static const char cdi_help[] =
+    "Writes a specification of the Container Device Interface to standard output, for\n"
+    "Podman, Docker, containerd and CRI-O: a device that puts the library into a\n"
+    "container, with the options given here.\n"
+    "\n"
+    "  gpushim cdi --name=leak --leak-scan >/etc/cdi/gpushim-leak.json\n"
+    "  podman run --device gpushim.dev/leak=on IMAGE\n"
+    "\n"
+    "  --name=NAME              the devices are gpushim.dev/NAME=on and NAME=file\n"
+    "                           (default: default)\n"
+    "  --folder=FOLDER          a folder of the machine, mounted at the same path:\n"
+    "                           reports and state files are written there\n"
+    "\n"
+    "=on sets LD_PRELOAD, and replaces the image's; =file mounts /etc/ld.so.preload\n"
+    "instead. Variables of the device replace those of the image and of -e.\n";
+
 #define REQUEST_MANY "PID|NAME...|--all"
 #define REQUEST_ONE  "PID|NAME"
 #define ATTACH_USAGE                                                                     \
@@ -263,6 +279,8 @@ static const struct {
     [GS_VERB_SERVE] = {"usage: gpushim serve [--listen=ADDRESS] [--token-file=FILE] "
                        "[--pod-logs=FOLDER]\n",
                        serve_help},
+    [GS_VERB_CDI] = {"usage: gpushim cdi [--name=NAME] [--folder=FOLDER] [options]\n",
+                     cdi_help},
     [GS_VERB_ATTACH] = {ATTACH_USAGE, attach_help},
     [GS_VERB_DETACH] = {ATTACH_USAGE, attach_help},
     [GS_VERB_REPLAY] = {"usage: gpushim [options] replay [options] TRACE...\n", NULL},

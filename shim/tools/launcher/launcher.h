@@ -1,6 +1,7 @@
 /*
  * launcher.h - the program gpushim: runs a command with the library preloaded, shows
- * reports (as text, as a page, compared, added up), pauses processes, or replays a trace.
+ * reports (as text, as a page, compared, added up), pauses processes, replays a trace, or
+ * writes what container runtimes read.
  *
  * Locks: none; one thread.   Design: docs/architecture.md
  */
@@ -44,6 +45,7 @@ enum gs_verb {
     GS_VERB_REPLAY,
     GS_VERB_ADVISE,
     GS_VERB_SERVE,
+    GS_VERB_CDI,
     GS_VERB_ATTACH,
     GS_VERB_DETACH,
 #define GS_REQUEST(word, verb, processes, argument) GS_VERB_##verb,
@@ -76,6 +78,7 @@ struct gs_arguments {
     const char *every, *json;          /* --all and --json of requests; NULL: not given */
     const char *discard, *plain;       /* of release; NULL: not given */
     const char *listen, *token_file, *pod_logs; /* of serve; NULL: not given */
+    const char *name, *folder;                  /* of cdi; NULL: not given */
     const char *last_switch; /* the option just before the command, if it is a switch
                               * written without a value */
     const char *preload;     /* LD_PRELOAD of the command */
@@ -91,6 +94,8 @@ void gs_arguments_read(char **words, struct gs_arguments *out);
 void gs_arguments_set(const char *variable, const char *value);
 /* Returns whether an option has set it. */
 bool gs_arguments_is_set(const char *variable);
+/* The variables that options set, in their order; NULL behind the last one. */
+const char *gs_arguments_set_at(size_t index);
 /* Writes the variables that options set, as words "NAME=value " for a shell. */
 void gs_arguments_print_set(void);
 
@@ -186,6 +191,10 @@ char *gs_library_preload(const struct gs_command *command);
 /* The library that gs_library_preload has chosen. */
 const char *gs_library_path(void);
 
+/* The library for programs that are not known yet: a path that lives as long as the
+ * launcher. Ends the launcher if there is none. */
+const char *gs_library_of_any(void);
+
 /* ---- running it (run.c) ---- */
 
 /* Becomes the command, with the watcher as a second process; or runs the command as a
@@ -266,6 +275,12 @@ int gs_request_run(const struct gs_arguments *arguments);
 
 /* Serves until a signal ends it. Returns the exit status. */
 int gs_serve_run(const struct gs_arguments *arguments);
+
+/* ---- a device for containers (cdi.c) ---- */
+
+/* Writes the specification to standard output. Returns the exit status; ends the launcher
+ * if what was asked for cannot be one. */
+int gs_cdi_write(const struct gs_arguments *arguments);
 
 /* ---- a trace for other programs (timeline.c) ---- */
 

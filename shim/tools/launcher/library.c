@@ -167,11 +167,11 @@ const char *gs_library_path(void)
     return library;
 }
 
-char *gs_library_preload(const struct gs_command *command)
+/* Sets `library` for a program; its kind may be unknown. */
+static void choose(const struct gs_command *command)
 {
     static char folder[PATH_MAX];
-    static struct gs_command examined;
-    const char *named = getenv("GPUSHIM_LIBRARY"), *others = getenv("LD_PRELOAD");
+    const char *named = getenv("GPUSHIM_LIBRARY");
     if (named && named[0]) {
         bool absolute = named[0] == '/';
         if ((!absolute && !getcwd(folder, sizeof(folder))) ||
@@ -184,6 +184,20 @@ char *gs_library_preload(const struct gs_command *command)
         find(command->kind, library);
     }
     check(command, library);
+}
+
+const char *gs_library_of_any(void)
+{
+    static const struct gs_command any;
+    choose(&any);
+    return library;
+}
+
+char *gs_library_preload(const struct gs_command *command)
+{
+    static struct gs_command examined;
+    const char *others = getenv("LD_PRELOAD");
+    choose(command);
     if (separates(library)) {
         link_to(library);
     }

@@ -113,6 +113,8 @@ int main(int unused, char **argv)
         return gs_advise_command(arguments.command);
     case GS_VERB_SERVE:
         return gs_serve_run(&arguments);
+    case GS_VERB_CDI:
+        return gs_cdi_write(&arguments);
     case GS_VERB_ATTACH:
     case GS_VERB_DETACH:
         return gs_attach_run(&arguments);

@@ -360,6 +360,7 @@ docs/clusters.md|\$ srun gpushim .*|recipes Slurm, its variables
 docs/clusters.md|\$ srun --gpushim.*|slurm steps
 docs/clusters.md|\$ torchrun .*|clusters with torchrun
 docs/clusters.md|\$ docker run .*|recipes Docker
+docs/clusters.md|\$ (gpushim cdi|podman run) .*|cdi with podman
 docs/clusters.md|\$ gpushim serve.*|serve metrics of a pod
 docs/gpushim.1|\$ gpushim .*|readme goals
 END

@@ -1,0 +1,267 @@
+# shellcheck shell=bash disable=SC2154,SC2016
+# SC2154: what lib.sh sets; SC2016: words for another shell
+#
+# cdi.sh - gpushim cdi: what it writes and refuses, and containers of Podman that are started with its devices: an image
+# with Debian's C library, one with musl, and one that has a static program and nothing else.
+
+uses readme recipes
+
+# cdi_write PREFIX ARGUMENT...
+cdi_write() {
+  run_in "$1" GPUSHIM_LIBRARY="$shim" -- "$build/gpushim" cdi "${@:2}"
+}
+
+# ---- what is written -----------------------------------------------------------------
+
+# In the container: the path of the library, and the folder where it is on the machine.
+cdi_specification_case() {
+  need python3
+  mkdir folder rules
+  echo 'leak:f' >rules/known
+  echo 'leak:g' >folder/known
+  cdi_write whole --name=leak --folder="$case_dir/folder" --leak-scan --error-exitcode=3 --check-args --check-redzone=256 \
+    --suppressions="$case_dir/rules/known:$case_dir/folder/known" --output=json --nvtx
+  expect_status whole 0
+  expect_quiet whole
+  cdi_write plain
+  expect_status plain 0
+  expect_quiet plain
+  python3 -S - "$case_dir" "$shim" "$build" <<'PYTHON' || fail "another specification"
+import json, os, sys
+
+case_dir, shim, build = sys.argv[1:]
+library = "/opt/gpushim/lib/gpushim/libgpushim.so"
+
+def mount(host, container, access):
+    return {"hostPath": host, "containerPath": container, "options": [access, "nosuid", "nodev", "bind"]}
+
+def expect(path, kind, env, mounts):
+    found = json.load(open(path))
+    expected = {"cdiVersion": "0.3.0", "kind": kind,
+                "devices": [{"name": "on", "containerEdits": {"env": [f"LD_PRELOAD={library}"]}},
+                            {"name": "file", "containerEdits": {"mounts": [
+                                mount(os.path.realpath(f"{build}/ld.so.preload"), "/etc/ld.so.preload", "ro")]}}],
+                "containerEdits": {"env": env, "mounts": [mount(os.path.realpath(shim), library, "ro"), *mounts]}}
+    for edits in (found["containerEdits"], expected["containerEdits"]):
+        edits["env"] = sorted(edits["env"])
+    assert found == expected, f"{found}\n{expected}"
+
+folder, rules = f"{case_dir}/folder", f"{case_dir}/rules/known"
+expect("plain.out", "gpushim.dev/default", [], [])
+expect("whole.out", "gpushim.dev/leak",
+       ["GPUSHIM_LEAK_SCAN=on", "GPUSHIM_ERROR_EXITCODE=3", "GPUSHIM_CHECK=args,redzone:256", "GPUSHIM_OUTPUT=json",
+        f"GPUSHIM_SUPPRESSIONS={rules}:{folder}/known", f"NVTX_INJECTION64_PATH={library}",
+        f"GPUSHIM_LOG_FILE={folder}/report.%h.%p", f"GPUSHIM_STATE_FILE={folder}/state.%h.%p",
+        f"GPUSHIM_OUTPUT_FILE={folder}/output.%h.%p"],
+       [mount(folder, folder, "rw"), mount(rules, rules, "ro")])
+assert open(f"{build}/ld.so.preload").read() == f"{library}\n"
+PYTHON
+  # Options may name the files; a path with quotes stays what it is; a folder may come later, with a line.
+  cdi_write named --folder="$case_dir/fol\"der" --log-file=/var/log/%p
+  expect_status named 0
+  expect_equal "a folder that is missing" \
+    "gpushim: --folder=$case_dir/fol\"der: no such file or directory; containers do not start without it" "$(<named.err)"
+  python3 -S -c 'import json, sys
+edits = json.load(open("named.out"))["containerEdits"]
+assert "GPUSHIM_LOG_FILE=/var/log/%p" in edits["env"] and edits["mounts"][1]["hostPath"].endswith("fol\"der"), edits' ||
+    fail "named"
+}
+add_case "cdi specification" cdi_specification_case
+
+# One clear line, status 2, and nothing that a runtime could read.
+cdi_refuses_case() {
+  local words said
+
+  mkdir folder
+  echo x >file
+  while IFS='|' read -r words said; do
+    words=${words//@/$case_dir}
+    printf -v words '%b' "$words"
+    cdi_write refused "$words"
+    expect_status refused 2
+    expect_equal "output of $words" '' "$(<refused.out)"
+    expect_text refused.err "^gpushim: $said"
+    expect_equal "lines of $words" 1 "$(grep -vc '^usage: ' refused.err)"
+  done <<'END'
+--name=|--name=: a name has up to 63 letters, digits, - and _, begins with a letter, and ends with a letter or digit$
+--name=9lives|--name=9lives: a name has
+--name=a.b|--name=a[.]b: a name has
+--name=a/b|--name=a/b: a name has
+--name=a-|--name=a-: a name has
+--name=a=b|--name=a=b: a name has
+--name=a23456789a123456789b123456789c123456789d123456789e123456789f1234|--name=a2.*: a name has
+--folder=folder|--folder=folder: not a whole path$
+--folder=|--folder=: not a whole path$
+--folder=/|--folder=/: it would hide the container's own files$
+--folder=/../|--folder=/../: it would hide
+--folder=@/file|--folder=.*/file: not a folder$
+--folder=/a%b|--folder=/a%b: a percent sign
+--folder=/a\xff|--folder=/a[?]: not UTF-8$
+--log-file=report|--log-file=report: not a whole path, which a container needs$
+--state-file=./state|--state-file=[.]/state: not a whole path
+--suppressions=file|--suppressions=file: not a whole path
+--suppressions=/none|--suppressions: cannot read /none: no such file or directory$
+--log-file=/a\xff|GPUSHIM_LOG_FILE=/a[?]: not UTF-8$
+--leak-scann|unknown option --leak-scann: did you mean --leak-scan[?]
+--stack=none|--stack=none: not one of
+--summary|--summary has no effect: the command gpushim is not in the container$
+--watch=off|--watch has no effect
+--print|--print has no effect
+--error-no-cuda|--error-no-cuda has no effect
+leak|cdi takes only options, not leak$
+END
+  run_in library -- "$build/gpushim" cdi --library=/none
+  expect_status library 2
+  expect_text library.err '^gpushim: /none: no such file'
+}
+add_case "cdi refuses" cdi_refuses_case
+
+# Without the file beside the library there is one device less.
+cdi_alone_case() {
+  need python3
+  cp "$shim" alone.so
+  run_in alone -- "$build/gpushim" cdi --library="$case_dir/alone.so"
+  expect_status alone 0
+  expect_text alone.err '^gpushim: .*/ld[.]so[.]preload: no such file or directory; the device "file" is left out$'
+  expect_equal "devices" on "$(python3 -S -c 'import json
+print(*(each["name"] for each in json.load(open("alone.out"))["devices"]))')"
+}
+add_case "cdi of a library alone" cdi_alone_case
+
+# ---- with Podman ---------------------------------------------------------------------
+
+# cdi_podman WORDS...: with the case's images and devices. /run and /dev/shm are the case's own. The kernel may forbid
+# root a network and larger limits: containers are started without.
+cdi_podman() {
+  unshare -m bash -ec '
+    mount -t tmpfs none /run
+    mount -t tmpfs none /dev/shm
+    mkdir /run/cdi
+    cp -r "$1"/. /run/cdi
+    shift
+    exec "$podman" --root "$STORE/images" --runroot "$STORE/run" --storage-driver vfs --cgroup-manager cgroupfs \
+      --events-backend none "$@"' bash "$case_dir/devices" "$@"
+}
+
+# cdi_start PREFIX IMAGE DEVICE [OPTION...]: runs the image's /app; DEVICE may be none.
+cdi_start() {
+  local device=()
+
+  [[ $3 == none ]] || device=(--device "gpushim.dev/$3")
+  cdi_podman --runtime "$runtime" run --rm --network none --ulimit nofile=1024:1024 --ulimit nproc=1000:1000 \
+    "${device[@]}" "${@:4}" "$2" /app >"$1.out" 2>"$1.err"
+  echo $? >"$1.status"
+  cat "$1.err"
+}
+
+# cdi_fill FOLDER FILE...: files of the machine, with the libraries that they need.
+cdi_fill() {
+  local file
+
+  for file in "${@:2}" $(LD_LIBRARY_PATH=$cuda_path ldd "${@:2}" 2>/dev/null | grep -oE '/[^ ]+' | grep -v ':$' | sort -u); do
+    [[ $file == "$cuda_path"/* || $file == "$apps"/* ]] || install -D "$file" "$1$file"
+  done
+}
+
+# cdi_images: debian, musl and static, and `devices` for the programs in them. Sets `runtime`.
+cdi_images() {
+  local image
+
+  [[ $(id -u) -eq 0 ]] || skip "root, for containers"
+  need podman
+  podman=$(command -v podman)
+  export podman
+  need musl-gcc
+  need addr2line
+  export STORE=$case_dir/store XDG_RUNTIME_DIR=$case_dir HOME=$case_dir
+  mkdir -p devices folder debian/{cuda,tmp} musl/lib static
+  printf '#include <stdio.h>\nint main(void) { puts("hello"); return 7; }\n' >hello.c
+  printf '#include <unistd.h>\n__attribute__((constructor)) static void say(void) { (void)!write(2, "own\\n", 4); }\n' >own.c
+  gcc -static -o static/app hello.c || skip "a static C library"
+  musl-gcc -o musl/app hello.c || fail "musl-gcc"
+  cp -L /lib/ld-musl-*.so.1 musl/lib
+  gcc -shared -fPIC -o debian/own.so own.c || fail "gcc"
+  cp -L "$cuda_path"/libcuda*.so* debian/cuda
+  cp "$apps/leaky_shared" debian/app
+  install -D "$(realpath "$(command -v addr2line)")" debian/usr/bin/addr2line
+  cdi_fill debian "$apps/leaky_shared" "$(realpath "$(command -v addr2line)")"
+  for image in debian musl static; do
+    tar -C "$image" -c . | cdi_podman import --change 'ENV LD_LIBRARY_PATH=/cuda' --change 'ENV LD_PRELOAD=/own.so' \
+      - "$image" >import.log 2>&1 || { cat import.log && fail "podman import"; }
+  done
+  for runtime in crun runc; do
+    cdi_start works static none
+    [[ $(<works.status) != 7 ]] || return 0
+  done
+  skip "a kernel on which Podman runs containers: $(tail -n 1 works.err)"
+}
+
+# cdi_page: the two commands of the page, as they stand but for folders of the case. The image has a variable of its own.
+cdi_page() {
+  local command
+
+  command=$(page_block clusters.md 'Docker and Podman' 2)
+  [[ $command == 'gpushim cdi '*'>/etc/cdi/'*'podman run --device gpushim.dev/leak=on IMAGE ./app' ]] || fail "the page: $command"
+  mkdir bin
+  cat >bin/podman <<'BASH'
+#!/bin/bash
+[[ $1 == run ]] || exit 125
+cdi_podman --runtime "$runtime" run --rm --network none --ulimit nofile=1024:1024 --ulimit nproc=1000:1000 "${@:2}"
+BASH
+  chmod +x bin/podman
+  command=${command//\/etc\/cdi/$case_dir\/devices}
+  command=${command//\/var\/log\/gpushim/$case_dir\/folder}
+  (
+    export runtime GPUSHIM_LIBRARY=$shim
+    export -f cdi_podman
+    PATH=$case_dir/bin:$build:$PATH bash -ec "${command/IMAGE/debian}"
+  ) >page.out 2>page.err || { cat page.err && fail "the page's commands"; }
+  cat page.err
+}
+
+cdi_podman_case() {
+  local device image
+
+  need_file "$apps/leaky_shared"
+  cdi_images
+  cdi_page
+  expect_text page.out '^leaky: checksum'
+  cat folder/report.* >report || fail "no report"
+  expect_text report '^==1== SUMMARY: gpushim: 0 errors, 28[.]5 MiB leaked in 7 allocations, 5 call sites$'
+  rm folder/* devices/*
+  cdi_write leak --name=leak --folder="$case_dir/folder" --error-exitcode=3 --leak-max=50
+  cp leak.out devices/leak.json
+  # The image's own LD_PRELOAD is replaced by one device, and stays with the other.
+  for device in on file; do
+    cdi_start "native_$device" debian none
+    expect_status "native_$device" 0
+    cdi_start "$device" debian "leak=$device" -e GPUSHIM_ERROR_EXITCODE=9
+    cmp "native_$device.out" "$device.out" || fail "another output"
+    expect_status "$device" 3
+    cat folder/report.* >report || fail "no report"
+    expect_leaks report "$sources/tests/apps/leaky.c"
+    run_in state -- "$build/gpushim" --sysroot="$case_dir/debian" report "$(echo folder/state.*)"
+    expect_leaks state.out "$sources/tests/apps/leaky.c"
+    rm folder/*
+  done
+  expect_equal "the image's own library, without a device" own "$(<native_on.err)"
+  expect_equal "the image's own library, =on" '' "$(<on.err)"
+  expect_equal "the image's own library, =file" own "$(<file.err)"
+  # In these nothing can be preloaded: they run as without, and say nothing.
+  for image in musl static; do
+    for device in on file; do
+      cdi_start other "$image" "leak=$device"
+      expect_status other 7
+      expect_equal "output of $image" hello "$(<other.out)"
+      expect_equal "errors of $image" '' "$(<other.err)"
+    done
+  done
+  expect_equal "files of these" '' "$(ls folder)"
+  # A device that there is not, a folder that is missing: Podman says so, and does not start.
+  cdi_start missing static leak=off
+  expect_text missing.err 'unresolvable CDI devices? gpushim.dev/leak=off'
+  rmdir folder
+  cdi_start nowhere static leak=on
+  [[ $(<nowhere.status) == 12[5-7] ]] || fail "started without its folder"
+}
+add_case "cdi with podman" cdi_podman_case
