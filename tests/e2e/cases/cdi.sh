@@ -143,13 +143,13 @@ cdi_podman() {
       --events-backend none "$@"' bash "$case_dir/devices" "$@"
 }
 
-# cdi_start PREFIX IMAGE DEVICE [OPTION...]: runs the image's /app; DEVICE may be none.
+# cdi_start PREFIX IMAGE DEVICE [OPTION...]: runs the image's /app, or what `words` has; DEVICE may be none.
 cdi_start() {
   local device=()
 
   [[ $3 == none ]] || device=(--device "gpushim.dev/$3")
   cdi_podman --runtime "$runtime" run --rm --network none --ulimit nofile=1024:1024 --ulimit nproc=1000:1000 \
-    "${device[@]}" "${@:4}" "$2" /app >"$1.out" 2>"$1.err"
+    "${device[@]}" "${@:4}" "$2" "${words[@]:-/app}" >"$1.out" 2>"$1.err"
   echo $? >"$1.status"
   cat "$1.err"
 }
@@ -183,6 +183,7 @@ cdi_images() {
   gcc -shared -fPIC -o debian/own.so own.c || fail "gcc"
   cp -L "$cuda_path"/libcuda*.so* debian/cuda
   cp "$apps/leaky_shared" debian/app
+  cp "$apps/growing_shared" "debian/growing.$BASHPID" # a name that no other process has
   install -D "$(realpath "$(command -v addr2line)")" debian/usr/bin/addr2line
   cdi_fill debian "$apps/leaky_shared" "$(realpath "$(command -v addr2line)")"
   for image in debian musl static; do
@@ -265,3 +266,39 @@ cdi_podman_case() {
   [[ $(<nowhere.status) == 12[5-7] ]] || fail "started without its folder"
 }
 add_case "cdi with podman" cdi_podman_case
+
+cdi_has_state() {
+  [[ -n $(find folder -name 'state.*' -size +0) ]]
+}
+
+# What runs in a container answers the machine's command, and its state file outlives it.
+cdi_running_case() {
+  local pid verb name=growing.$BASHPID words
+
+  need_file "$apps/leaky_shared"
+  need_file "$apps/growing_shared"
+  cdi_images
+  cdi_write leak --name=leak --folder="$case_dir/folder"
+  cp leak.out devices/leak.json
+  words=("/$name" 600)
+  cdi_start running debian leak=on &
+  trap 'pkill -KILL -fx "/$name 600"; wait' EXIT
+  await 60 cdi_has_state || fail "no state file"
+  pid=$(pgrep -fx "/$name 600" | tail -n 1)
+  for verb in stats dump; do
+    run_in "$verb" -- "$build/gpushim" "$verb" "$pid"
+    expect_status "$verb" 0
+  done
+  expect_text stats.out "^$pid: container [0-9a-f]{12}: /$name 600$"
+  expect_text stats.out '^  GPU 0 .* live, peak '
+  expect_text dump.out '^==1==     #0 +keep_session '
+  run_in top -- "$build/gpushim" top --once
+  expect_text top.out "^ +$pid +0 .* container [0-9a-f]{12}: /$name 600$"
+  kill -KILL "$pid"
+  wait
+  expect_status running 137
+  run_in state -- "$build/gpushim" --sysroot="$case_dir/debian" report folder/state.*[0-9]
+  expect_text state.out '^==1==     #0 +keep_session +growing[.]c:[0-9]+$'
+  expect_text state.out '^==1== SUMMARY: gpushim: 0 errors, .* MiB live '
+}
+add_case "cdi with podman, running" cdi_running_case
