@@ -331,6 +331,11 @@ int gs_cdi_write(const struct gs_arguments *arguments)
     refuse_relative_names();
     const char *preload_file = find_files(library);
     set_variables(arguments);
+    unsigned minor = gs_elf_glibc_minor(library);
+    if (minor > 0) { /* the dynamic linker ends programs, in place of leaving it out */
+        gs_launcher_warn("programs do not start in images whose glibc is older than 2.%u",
+                         minor);
+    }
     (void)snprintf(kind, sizeof(kind), VENDOR "%s", name);
 
     gs_page_open(&page, "specification", "-", NULL);

@@ -231,23 +231,57 @@ static const ElfW(Phdr) * segment_of(const struct image *image, ElfW(Word) type)
     return NULL;
 }
 
-/* The text at an address, with its NUL in the file; NULL if there is none. */
-static const char *text_at(const struct image *image, ElfW(Addr) address)
+/* The bytes of the file from an address to its end, *left of them; NULL: it has none. */
+static const unsigned char *bytes_at(const struct image *image, ElfW(Addr) address,
+                                     size_t *left)
 {
     for (unsigned i = 0; i < image->count; i++) {
         const ElfW(Phdr) *segment = &image->segments[i];
-        if (segment->p_type != PT_LOAD || address < segment->p_vaddr ||
-            address - segment->p_vaddr >= segment->p_filesz) {
-            continue;
+        if (segment->p_type == PT_LOAD && address >= segment->p_vaddr &&
+            address - segment->p_vaddr < segment->p_filesz) {
+            ElfW(Off) offset = segment->p_offset + (address - segment->p_vaddr);
+            *left = offset < image->length ? image->length - offset : 0;
+            return *left > 0 ? image->bytes + offset : NULL;
         }
-        ElfW(Off) offset = segment->p_offset + (address - segment->p_vaddr);
-        return offset < image->length &&
-                       memchr(image->bytes + offset, '\0', image->length - offset)
-                   ? (const char *)image->bytes + offset
-                   : NULL;
     }
     return NULL;
 }
+
+/* The text at an address, with its NUL in the file; NULL if there is none. */
+static const char *text_at(const struct image *image, ElfW(Addr) address)
+{
+    size_t left;
+    const unsigned char *bytes = bytes_at(image, address, &left);
+    return bytes && memchr(bytes, '\0', left) ? (const char *)bytes : NULL;
+}
+
+/* The rows of the dynamic section, up to DT_NULL. NULL: there is none. */
+static const ElfW(Dyn) * dynamic_rows(const struct image *image, size_t *count)
+{
+    const ElfW(Phdr) *dynamic = segment_of(image, PT_DYNAMIC);
+    *count = 0;
+    if (!dynamic || dynamic->p_offset > image->length ||
+        dynamic->p_filesz > image->length - dynamic->p_offset ||
+        dynamic->p_offset % _Alignof(ElfW(Dyn)) != 0) {
+        return NULL;
+    }
+    const ElfW(Dyn) *rows = (const ElfW(Dyn) *)(image->bytes + dynamic->p_offset);
+    while (*count < dynamic->p_filesz / sizeof(*rows) && rows[*count].d_tag != DT_NULL) {
+        ++*count;
+    }
+    return rows;
+}
+
+/* The value of the last row with a tag; 0: there is none. */
+static ElfW(Addr) row_value(const ElfW(Dyn) * rows, size_t count, ElfW(Sxword) tag)
+{
+    while (count > 0 && rows[count - 1].d_tag != tag) {
+        count--;
+    }
+    return count > 0 ? rows[count - 1].d_un.d_ptr : 0;
+}
+
+/* ---- sanitizers -------------------------------------------------------------------- */
 
 /* Returns whether a file name is that of a sanitizer's runtime: it ends a program in
  * which another library stands before it. */
@@ -269,19 +303,10 @@ static bool is_sanitizer(const char *name)
 /* The sanitizer's runtime among the libraries that the program needs; NULL if none. */
 static const char *needed_sanitizer(const struct image *image)
 {
-    const ElfW(Phdr) *dynamic = segment_of(image, PT_DYNAMIC);
-    if (!dynamic || dynamic->p_offset > image->length ||
-        dynamic->p_filesz > image->length - dynamic->p_offset ||
-        dynamic->p_offset % _Alignof(ElfW(Dyn)) != 0) {
-        return NULL;
-    }
-    const ElfW(Dyn) *rows = (const ElfW(Dyn) *)(image->bytes + dynamic->p_offset);
-    size_t count = dynamic->p_filesz / sizeof(*rows);
-    ElfW(Addr) strings = 0;
-    for (size_t i = 0; i < count && rows[i].d_tag != DT_NULL; i++) {
-        strings = rows[i].d_tag == DT_STRTAB ? rows[i].d_un.d_ptr : strings;
-    }
-    for (size_t i = 0; i < count && rows[i].d_tag != DT_NULL; i++) {
+    size_t count;
+    const ElfW(Dyn) *rows = dynamic_rows(image, &count);
+    ElfW(Addr) strings = row_value(rows, count, DT_STRTAB);
+    for (size_t i = 0; i < count; i++) {
         const char *name = rows[i].d_tag == DT_NEEDED
                                ? text_at(image, strings + rows[i].d_un.d_val)
                                : NULL;
@@ -389,4 +414,63 @@ void gs_command_examine(struct gs_command *command)
         find_library(command->path, sanitizer, command->sanitizer);
     }
     (void)munmap((void *)(uintptr_t)image.bytes, image.length);
+}
+
+/* ---- the C library ----------------------------------------------------------------- */
+
+/* More than any library has; a malformed file may have more. */
+#define VERSIONS_MOST 1000u
+
+/* Copies `size` bytes at an address. Returns whether the file has them. */
+static bool copy_at(const struct image *image, ElfW(Addr) address, void *out, size_t size)
+{
+    size_t left;
+    const unsigned char *bytes = bytes_at(image, address, &left);
+    if (!bytes || left < size) {
+        return false;
+    }
+    memcpy(out, bytes, size);
+    return true;
+}
+
+/* The N of a version "GLIBC_2.N" or "GLIBC_2.N.M"; 0: it is another. */
+static unsigned glibc_minor(const char *version)
+{
+    static const char prefix[] = "GLIBC_2.";
+    return version && strncmp(version, prefix, strlen(prefix)) == 0
+               ? (unsigned)strtoul(version + strlen(prefix), NULL, 10)
+               : 0;
+}
+
+unsigned gs_elf_glibc_minor(const char *path)
+{
+    struct image image;
+    unsigned most = 0;
+    size_t count;
+    if (!map_image(path, &image)) {
+        return 0;
+    }
+    const ElfW(Dyn) *rows = dynamic_rows(&image, &count);
+    ElfW(Addr) strings = row_value(rows, count, DT_STRTAB),
+               at = row_value(rows, count, DT_VERNEED);
+    ElfW(Verneed) library = {.vn_next = 1};
+    for (unsigned i = 0; i < VERSIONS_MOST && library.vn_next && at; i++) {
+        if (!copy_at(&image, at, &library, sizeof(library))) {
+            break;
+        }
+        ElfW(Addr) of_version = at + library.vn_aux;
+        ElfW(Vernaux) version = {.vna_next = 1};
+        for (unsigned j = 0; j < library.vn_cnt && j < VERSIONS_MOST; j++) {
+            if (!version.vna_next ||
+                !copy_at(&image, of_version, &version, sizeof(version))) {
+                break;
+            }
+            unsigned minor = glibc_minor(text_at(&image, strings + version.vna_name));
+            most = minor > most ? minor : most;
+            of_version += version.vna_next;
+        }
+        at += library.vn_next;
+    }
+    (void)munmap((void *)(uintptr_t)image.bytes, image.length);
+    return most;
 }

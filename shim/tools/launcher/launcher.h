@@ -165,6 +165,9 @@ bool gs_elf_kind_same(struct gs_elf_kind a, struct gs_elf_kind b);
 /* "64-bit x86-64" and the like. Returns `out`. */
 const char *gs_elf_kind_text(struct gs_elf_kind kind, char out[32]);
 
+/* The N of the oldest glibc, 2.N, that a library runs with; 0: not known. */
+unsigned gs_elf_glibc_minor(const char *path);
+
 struct gs_command {
     char
         path[4096]; /* of the ELF file that will run; a script leads to its interpreter */

@@ -15,17 +15,28 @@ cdi_write() {
 
 # In the container: the path of the library, and the folder where it is on the machine.
 cdi_specification_case() {
+  local minor prefix
+
   need python3
+  need objdump
+  minor=$(objdump -p "$shim" | sed -n 's/.* GLIBC_2[.]\([0-9]*\).*/\1/p' | sort -n | tail -n 1)
   mkdir folder rules
   echo 'leak:f' >rules/known
   echo 'leak:g' >folder/known
   cdi_write whole --name=leak --folder="$case_dir/folder" --leak-scan --error-exitcode=3 --check-args --check-redzone=256 \
     --suppressions="$case_dir/rules/known:$case_dir/folder/known" --output=json --nvtx
   expect_status whole 0
-  expect_quiet whole
   cdi_write plain
   expect_status plain 0
-  expect_quiet plain
+  for prefix in whole plain; do
+    expect_equal "what $prefix says" "gpushim: programs do not start in images whose glibc is older than 2.$minor" \
+      "$(<$prefix.err)"
+  done
+  # It is so: the dynamic linker leaves out a library that it cannot preload, but not one that is too new.
+  sed "s/GLIBC_2[.]$minor/GLIBC_9.$minor/" "$shim" >later.so
+  run_in older LD_PRELOAD="$case_dir/later.so" -- /bin/true
+  expect_text older.err "version .GLIBC_9[.]$minor' not found"
+  [[ $(<older.status) != 0 ]] || fail "the program starts"
   python3 -S - "$case_dir" "$shim" "$build" <<'PYTHON' || fail "another specification"
 import json, os, sys
 
@@ -60,7 +71,8 @@ PYTHON
   cdi_write named --folder="$case_dir/fol\"der" --log-file=/var/log/%p
   expect_status named 0
   expect_equal "a folder that is missing" \
-    "gpushim: --folder=$case_dir/fol\"der: no such file or directory; containers do not start without it" "$(<named.err)"
+    "gpushim: --folder=$case_dir/fol\"der: no such file or directory; containers do not start without it" \
+    "$(grep -v glibc named.err)"
   python3 -S -c 'import json, sys
 edits = json.load(open("named.out"))["containerEdits"]
 assert "GPUSHIM_LOG_FILE=/var/log/%p" in edits["env"] and edits["mounts"][1]["hostPath"].endswith("fol\"der"), edits' ||
