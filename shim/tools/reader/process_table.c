@@ -95,8 +95,10 @@ static void write_devices(struct gs_process_table *table)
 /* A line of the table. */
 struct gs_process_row {
     char process[24], rank[24], peak[24], live[24], leaked[24], ending[128];
-    uint64_t allocs, errors;
+    uint64_t allocs, errors, rank_number;
     char *command; /* NULL: no memory */
+    size_t equal;  /* rows that this one stands for; 0: another stands for it */
+    size_t run;    /* where they are in the order of fold_rows */
 };
 
 /* Returns an empty row, or NULL without memory. */
@@ -112,8 +114,105 @@ static struct gs_process_row *add_row(struct gs_process_table *table)
         table->row_room = room;
     }
     struct gs_process_row *row = &table->rows[table->processes++];
-    *row = (struct gs_process_row){.allocs = 0};
+    *row = (struct gs_process_row){.rank_number = UINT64_MAX, .equal = 1};
     return row;
+}
+
+/* ---- equal processes --------------------------------------------------------------- */
+
+/* With more processes than a screen shows, equal ones are one line. */
+#define FOLDED_FROM 25u
+/* Ranges of ranks in a line. */
+#define RANGES_MOST 8u
+
+/* By all that the columns say but process and rank. */
+static int compare_columns(const struct gs_process_row *a, const struct gs_process_row *b)
+{
+    const char *texts[][2] = {
+        {a->peak, b->peak},
+        {a->live, b->live},
+        {a->leaked, b->leaked},
+        {a->ending, b->ending},
+        {a->command ? a->command : "", b->command ? b->command : ""}};
+    if (a->allocs != b->allocs || a->errors != b->errors) {
+        return a->allocs < b->allocs || (a->allocs == b->allocs && a->errors < b->errors)
+                   ? -1
+                   : 1;
+    }
+    int order = 0;
+    for (size_t i = 0; i < GS_ARRAY_LEN(texts) && order == 0; i++) {
+        order = strcmp(texts[i][0], texts[i][1]);
+    }
+    return order;
+}
+
+/* For qsort; of equal rows the first one comes first. */
+static int compare_rows(const void *a, const void *b)
+{
+    const struct gs_process_row *one = *(struct gs_process_row *const *)a,
+                                *other = *(struct gs_process_row *const *)b;
+    int order = compare_columns(one, other);
+    return order != 0 ? order : one < other ? -1 : one > other;
+}
+
+static int compare_ranks(const void *a, const void *b)
+{
+    const struct gs_process_row *one = *(struct gs_process_row *const *)a,
+                                *other = *(struct gs_process_row *const *)b;
+    return one->rank_number < other->rank_number   ? -1
+           : one->rank_number > other->rank_number ? 1
+                                                   : 0;
+}
+
+/* Finds equal rows. Returns the rows in an order where these are together, from malloc;
+ * NULL: each stands for itself. */
+static struct gs_process_row **fold_rows(struct gs_process_table *table)
+{
+    size_t count = table->processes;
+    struct gs_process_row **order =
+        count >= FOLDED_FROM ? calloc(count, sizeof(struct gs_process_row *)) : NULL;
+    if (!order) {
+        return NULL;
+    }
+    for (size_t i = 0; i < count; i++) {
+        order[i] = &table->rows[i];
+    }
+    qsort(order, count, sizeof(struct gs_process_row *), compare_rows);
+    for (size_t i = 0, next; i < count; i = next) {
+        for (next = i + 1; next < count && compare_columns(order[i], order[next]) == 0;
+             next++) {
+            order[next]->equal = 0;
+        }
+        order[i]->run = i;
+        order[i]->equal = next - i;
+    }
+    return order;
+}
+
+/* Writes the line of the rows that another one stands for. */
+static void write_others(struct gs_process_table *table, struct gs_process_row **others,
+                         size_t count)
+{
+    unsigned ranges = 0;
+    qsort(others, count, sizeof(struct gs_process_row *), compare_ranks);
+    gs_text_add(&table->text, "gpushim: %9s and %zu more", "", count);
+    for (size_t i = 0, next; i < count && others[i]->rank_number != UINT64_MAX;
+         i = next) {
+        for (next = i + 1; next < count &&
+                           others[next]->rank_number - others[next - 1]->rank_number <= 1;
+             next++) {
+        }
+        if (ranges++ == RANGES_MOST) {
+            gs_text_add(&table->text, ", ...");
+            break;
+        }
+        gs_text_add(&table->text, "%s%s", ranges == 1 ? ": ranks " : ", ",
+                    others[i]->rank);
+        if (others[next - 1]->rank_number != others[i]->rank_number) {
+            gs_text_add(&table->text, "-%s", others[next - 1]->rank);
+        }
+    }
+    gs_text_add(&table->text, "\n");
 }
 
 /* All but the last two columns; the caller adds the rest. The column of live memory is
@@ -153,12 +252,21 @@ static void write_rows(struct gs_process_table *table)
     }
     write_cells(table, &head, "allocs", "errors");
     gs_text_add(&table->text, "  %-*s command\n", (int)width, "ending");
+    struct gs_process_row **order =
+        gs_state_settings()->verbose < 2 ? fold_rows(table) : NULL;
     for (size_t i = 0; i < table->processes; i++) {
         const struct gs_process_row *row = &table->rows[i];
+        if (row->equal == 0) {
+            continue;
+        }
         write_row(table, row);
         gs_text_add(&table->text, "  %-*s %s\n", (int)width, row->ending,
                     row->command ? row->command : "?");
+        if (row->equal > 1) {
+            write_others(table, order + row->run + 1, row->equal - 1);
+        }
     }
+    free(order);
 }
 
 static bool has_no_report(const struct gs_report_file *file)
@@ -269,6 +377,7 @@ void gs_process_table_add(struct gs_process_table *table,
     row->rank[0] = '-';
     if (file->rank != UINT64_MAX) {
         snprintf(row->rank, sizeof(row->rank), "%llu", (unsigned long long)file->rank);
+        row->rank_number = file->rank;
     }
     (void)gs_text_bytes(file->peak_bytes, row->peak);
     *(live ? row->leaked : row->live) = '-';

@@ -242,15 +242,39 @@ merge_many_case() {
   python3 -S - "$(sized 1000 10000)" <<'PYTHON'
 import re, sys
 text = open("a.json").read()
-for i in range(int(sys.argv[1])):
+count = int(sys.argv[1])
+for i in range(count):
+    if i == 7:
+        continue
+    one = re.sub(r'"pid": \d+,\n', '"pid": %d,\n' % (i + 1), text, count=1).replace('"rank": 0', '"rank": %d' % i)
+    if i in (0, count - 1):
+        one = re.sub(r'"allocs": \d+', '"allocs": %d' % (500 + i), one, count=1)
     with open("many/%d.json" % i, "w") as file:
-        file.write(re.sub(r'"pid": \d+,\n', '"pid": %d,\n' % (i + 1), text, count=1).replace('"rank": 0', '"rank": %d' % i))
+        file.write(one)
 PYTHON
   run_in many -- bash -c 'ulimit -v 100000 && exec "$@"' bash "$build/gpushim" merge many
   expect_status many 0
   expect_quiet many
-  expect_text many.out " $(sized 1000 10000) of $(sized 1000 10000)  load_weights leaky[.]c:39 < "
-  expect_count many.out '^gpushim: +[0-9]+ +[0-9]+ ' "$(sized 1000 10000)"
+  expect_text many.out " $(sized 999 9999) of $(sized 999 9999)  load_weights leaky[.]c:39 < "
+  # Equal processes are one line; the first and the last differ, and the file of rank 7 is missing.
+  expect_count many.out '^gpushim: +[0-9]+ +[0-9]+ ' 3
+  expect_text many.out "^gpushim: +and $(($(sized 1000 10000) - 4)) more: ranks 2-6, 8-$(($(sized 1000 10000) - 2))\$"
+  expect_text many.out '^gpushim: +all +'
+  run_in each -- "$build/gpushim" --verbose=2 merge many
+  expect_count each.out '^gpushim: +[0-9]+ +[0-9]+ ' "$(($(sized 1000 10000) - 1))"
+  expect_no_text each.out ' more'
+  # Up to 24 processes have a line each, and those without a rank are counted.
+  mkdir few norank
+  for name in {100..123}; do
+    cp "many/$name.json" few
+    sed 's/"rank": [0-9]*/"rank": null/' "many/$name.json" >"norank/$name.json"
+  done
+  cp few/100.json few/copy.json # a process that is counted already
+  sed 's/"pid": 101,/"pid": 99,/' norank/100.json >norank/other.json
+  run_in few -- "$build/gpushim" merge few
+  expect_count few.out '^gpushim: +[0-9]+ +1[0-9]+ ' 24
+  run_in norank -- "$build/gpushim" merge norank
+  expect_count norank.out '^gpushim: +and 24 more$' 1
 }
 add_case "merge of many files" merge_many_case
 
