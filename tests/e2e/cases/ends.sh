@@ -481,17 +481,25 @@ ends_late_watcher_case() {
   awk -v have="$(uname -r)" 'BEGIN { split(have, v, "."); exit !(v[1] > 6 || (v[1] == 6 && v[2] >= 17)) }' ||
     skip "Linux 6.17, which has pidfds of processes that were waited for"
   cat >late.py <<'PYTHON'
-import os, signal, subprocess, sys
-for pid in filter(str.isdigit, os.listdir("/proc")):
-    try:
-        words = open(f"/proc/{pid}/environ").read()
-        name = open(f"/proc/{pid}/comm").read()
-    except OSError:
-        continue
-    if "MARK=" + os.getcwd() + "\0" in words and name == "gpushim-watch\n":
-        os.kill(int(pid), signal.SIGSTOP)
-        print([subprocess.run([sys.argv[1], way]).returncode for way in ("abort", "kill")])
-        os.kill(int(pid), signal.SIGCONT)
+import os, signal, subprocess, sys, time
+
+def watcher():
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            words = open(f"/proc/{pid}/environ").read()
+            name = open(f"/proc/{pid}/comm").read()
+        except OSError:
+            continue
+        if "MARK=" + os.getcwd() + "\0" in words and name == "gpushim-watch\n":
+            return int(pid)
+    return None
+
+end = time.monotonic() + 60
+while not (pid := watcher()) and time.monotonic() < end: # it may not have its name yet
+    time.sleep(0.05)
+os.kill(pid, signal.SIGSTOP)
+print([subprocess.run([sys.argv[1], way]).returncode for way in ("abort", "kill")])
+os.kill(pid, signal.SIGCONT)
 PYTHON
   launched shim MARK="$PWD" -- --summary --log-file=log.%p python3 -S late.py "$apps/ends_shared"
   expect_equal "output" '[-6, -9]' "$(<shim.out)"
