@@ -104,8 +104,8 @@ static int wait_for(pid_t child)
 /* Returns whether a word is an option that concerns a task. */
 static bool is_for_tasks(const char *word)
 {
-    static const char others[][12] = {"--print", "--summary", "--help", "--version",
-                                      "--watch"};
+    static const char others[][16] = {"--print",   "--summary", "--help",
+                                      "--version", "--watch",   "--error-no-cuda"};
     if (strncmp(word, "--", 2) != 0 || !word[2]) {
         slurm_error("gpushim: %s: no option of the form --NAME or --NAME=VALUE", word);
         return false;

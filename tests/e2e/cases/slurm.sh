@@ -166,6 +166,7 @@ slurm_wrong_case() {
 leak-scan|leak-scan: no option of the form --NAME or --NAME=VALUE$
 --leak-scan --stack=none|--stack=none: not one of
 --summary|--summary has no effect with srun$
+--error-exitcode=3 --error-no-cuda|--error-no-cuda has no effect with srun$
 END
   echo "optional $build/spank_gpushim.so command=/none" >cluster/plugstack.conf
   slurm_srun gone --gpushim /bin/echo begun
