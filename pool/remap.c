@@ -239,7 +239,8 @@ static enum gs_status make(struct gs_heap *heap, const struct gs_request *reques
         put_back(heap, taking, false);
         status =
             gs_segment_adopt_pages(heap, request, false, addr, request->rounded, out);
-        correct_counts(heap, taking->segments, count_remainders(taking) + (fresh ? 0 : 1));
+        correct_counts(heap, taking->segments,
+                       count_remainders(taking) + (fresh ? 0 : 1));
         if (status == GS_OK) {
             gs_limits_served(heap, request->rounded);
         }

@@ -82,7 +82,7 @@ struct gs_contexts {
     struct gs_context **buckets; /* by the hash of the handle; NULL: none yet */
     unsigned bucket_bits;
     size_t entry_count;
-    size_t view_count; /* entries of views of green contexts */
+    size_t view_count;     /* entries of views of green contexts */
     struct gs_context *at; /* of gs_context_nth: the entry `at_index`; NULL: none */
     size_t at_index;
     struct gs_context_set views;  /* owner: view of a green context, other: that one */

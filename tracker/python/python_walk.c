@@ -145,6 +145,13 @@ struct slots {
     _Atomic uint32_t *used;
 };
 
+/* Addresses in equal steps, as instructions are, are spread evenly by a constant factor,
+ * the golden ratio; by one that depends on the code object they are not at all times. */
+static uint64_t hash_of(uintptr_t code, uintptr_t at)
+{
+    return (at + code * 0xa0761d6478bd642fu) * 0x9e3779b97f4a7c15u;
+}
+
 static inline struct slots slots_of(struct gs_python *python, struct gs_python_more *more,
                                     uint64_t hash)
 {
@@ -164,7 +171,7 @@ static struct gs_python_slot *slot_for(struct gs_python *python, uintptr_t code,
 {
     struct gs_python_more *more =
         atomic_load_explicit(&python->more_slots, memory_order_acquire);
-    uint64_t hash = gs_python_mix(code, at);
+    uint64_t hash = hash_of(code, at);
 
     for (;;) {
         struct slots slots = slots_of(python, more, hash);
@@ -233,7 +240,7 @@ static inline bool find_in(const struct gs_python_slot *set, uintptr_t code, uin
 static __attribute__((noinline)) uintptr_t
 find_frame(struct gs_python *python, uintptr_t code, uintptr_t at, uint64_t print)
 {
-    uint64_t hash = gs_python_mix(code, at), frame;
+    uint64_t hash = hash_of(code, at), frame;
     struct gs_python_more *more;
 
     if (GS_LIKELY(find_in(slots_of(python, NULL, hash).set, code, at, print, &frame))) {
