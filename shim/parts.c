@@ -7,6 +7,7 @@
 
 #include "pool/backend.h"
 #include "shim/api/api.h"
+#include "shim/api/torch_end.h"
 #include "shim/async/async_heaps.h"
 #include "shim/async/async_policy.h"
 #include "shim/checks/args.h"

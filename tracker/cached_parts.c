@@ -219,7 +219,11 @@ void gs_cached_parts_keep(struct gs_cached_parts *parts, uint64_t addr)
     }
     gs_tracker_lock_take(&parts->lock, GS_RANK_PARTS);
     struct gs_part *part = &parts->table->slots[slot_of(parts->table, addr)];
-    part->kept = part->addr != 0;
+    if (part->addr != 0) {
+        part->kept = 1;
+    } else {
+        add(parts, &(struct gs_part){.addr = addr, .kept = 1});
+    }
     gs_tracker_lock_give(&parts->lock, GS_RANK_PARTS);
 }
 
@@ -346,7 +350,16 @@ bool gs_part_list_split(const struct gs_part_list *list, uint64_t addr,
     uint64_t left = whole->bytes;
     size_t first, count = gs_part_list_within(list, addr, whole->bytes, &first);
 
+    if (count == 1 && list->items[first].bytes == 0 && list->items[first].kept) {
+        piece = *whole;
+        piece.holds = list->items[first].addr == addr ? GS_HOLDS_OWNER : GS_HOLDS_NOTHING;
+        add_piece(self, &piece);
+        return true;
+    }
     for (size_t i = first; i < first + count; i++) {
+        if (list->items[i].bytes == 0) {
+            continue; /* another owner's mark: gs_cached_parts_keep */
+        }
         if (list->items[i].stack == 0 || list->items[i].bytes > left) {
             return false;
         }
@@ -354,6 +367,9 @@ bool gs_part_list_split(const struct gs_part_list *list, uint64_t addr,
     }
     for (size_t i = first; i < first + count; i++) {
         const struct gs_part *part = &list->items[i];
+        if (part->bytes == 0) {
+            continue;
+        }
         piece = *whole;
         piece.holds = part->kept ? GS_HOLDS_KEPT : GS_HOLDS_ITSELF;
         piece.stack = part->stack;

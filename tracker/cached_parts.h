@@ -70,8 +70,8 @@ void gs_cached_parts_hand_out(struct gs_cached_parts *parts, struct gs_part part
 /* The allocator has it back. */
 void gs_cached_parts_remove(struct gs_cached_parts *parts, uint64_t addr,
                             const struct gs_parts_now *now);
-/* The part's owner was to be freed once Python had ended, and stays with the part. An
- * address without a part is ignored. */
+/* The owner of the part, or of the allocation, at this address was to be freed once
+ * Python had ended, and stays. An allocation has a part without bytes for that. */
 void gs_cached_parts_keep(struct gs_cached_parts *parts, uint64_t addr);
 
 /* Adds the parts that were live at the device's peak and are no more, by stack.
@@ -89,6 +89,9 @@ struct gs_part_list {
 /* `parts` may be NULL: nothing is known. gs_part_list_free must follow. */
 struct gs_part_list gs_cached_parts_copy(struct gs_cached_parts *parts);
 void gs_part_list_free(struct gs_part_list *list);
+/* A call site grew if it has as many kept parts, over so many eighths of the run. */
+#define GS_GREW_PARTS   8
+#define GS_GREW_EIGHTHS 7
 /* Clears `kept` of the parts of a call site that grew: it handed out the kept ones over
  * nearly the whole run. With `all`, of each part. kept_parts.c */
 void gs_part_list_judge_kept(struct gs_part_list *list, bool all);

@@ -21,7 +21,8 @@ enum gs_group_holds {
     GS_HOLDS_PARTS,
     GS_HOLDS_UNKNOWN, /* memory without an address */
     GS_HOLDS_ITSELF,  /* it is such parts, by their own stacks */
-    GS_HOLDS_KEPT     /* likewise, that were owned when Python ended (gs_part.kept) */
+    GS_HOLDS_KEPT,    /* likewise, that were owned when Python ended (gs_part.kept) */
+    GS_HOLDS_OWNER    /* memory without parts that was owned then */
 };
 
 struct gs_group {

@@ -14,10 +14,6 @@
 
 #include "tracker/tracker_internal.h"
 
-/* A call site grew if it has as many kept parts, over so many eighths of all parts. */
-#define GROWN_PARTS   8
-#define GROWN_EIGHTHS 7
-
 struct kept {
     uint32_t stack;
     bool grown; /* of the first of its stack alone */
@@ -46,7 +42,7 @@ static size_t take_stacks(struct kept *kept, size_t count, uint64_t handed_out)
         }
         uint64_t spread = kept[end - 1].number - kept[first].number;
         kept[first].grown =
-            end - first >= GROWN_PARTS && spread * 8 >= handed_out * GROWN_EIGHTHS;
+            end - first >= GS_GREW_PARTS && spread * 8 >= handed_out * GS_GREW_EIGHTHS;
         kept[stacks++] = kept[first];
     }
     return stacks;
@@ -83,7 +79,7 @@ void gs_part_list_judge_kept(struct gs_part_list *list, bool all)
     count = 0;
     for (size_t i = 0; kept && i < list->count; i++) {
         const struct gs_part *part = &list->items[i];
-        if (part->kept) {
+        if (part->kept && part->bytes != 0) {
             kept[count++] = (struct kept){.stack = part->stack, .number = part->number};
         }
     }
@@ -93,7 +89,7 @@ void gs_part_list_judge_kept(struct gs_part_list *list, bool all)
     }
     for (size_t i = 0; i < list->count; i++) {
         struct gs_part *part = &list->items[i];
-        if (!kept || has_grown(kept, count, part->stack)) {
+        if (!kept || (part->bytes != 0 && has_grown(kept, count, part->stack))) {
             part->kept = 0;
         }
     }

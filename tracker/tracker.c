@@ -532,7 +532,7 @@ void gs_tracker_part(struct gs_tracker *tracker, const struct gs_part_report *re
 
 void gs_tracker_part_kept(struct gs_tracker *tracker, uint64_t addr)
 {
-    struct gs_cached_parts *parts = __atomic_load_n(&tracker->parts, __ATOMIC_ACQUIRE);
+    struct gs_cached_parts *parts = parts_of(tracker);
 
     if (parts) {
         gs_cached_parts_keep(parts, addr);

@@ -65,8 +65,8 @@ struct gs_part_report {
     uint32_t stack; /* of the call that the part is handed to; 0: not known */
 };
 void gs_tracker_part(struct gs_tracker *tracker, const struct gs_part_report *report);
-/* The owner of the part at an address was to be freed once Python had ended, and stays:
- * gs_cached_parts_keep. */
+/* The owner of the part, or of the allocation, at an address was to be freed once Python
+ * had ended, and stays: gs_cached_parts_keep. */
 void gs_tracker_part_kept(struct gs_tracker *tracker, uint64_t addr);
 
 /* Larger than any address space. */

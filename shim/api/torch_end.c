@@ -13,7 +13,6 @@
  *
  * Owns:  the slot.   Lock: none, atomic.
  */
-#include <dlfcn.h>
 #include <link.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -119,7 +118,6 @@ static int visit(struct dl_phdr_info *info, size_t size, void *data)
     void **slot = NULL;
 
     (void)size;
-    (void)data;
     if (!soname) {
         return 0;
     }
@@ -128,6 +126,7 @@ static int visit(struct dl_phdr_info *info, size_t size, void *data)
         (void)gs_elf_visit_slots(&module, visit_slot, &slot);
     }
     if (slot) {
+        __atomic_store_n(&own, *(is_initialized_fn **)data, __ATOMIC_RELEASE);
         set_slot(info, slot);
     }
     return 0;
@@ -135,18 +134,16 @@ static int visit(struct dl_phdr_info *info, size_t size, void *data)
 
 void gs_torch_end_watch(void)
 {
-    static bool done; /* atomic */
-    void *found;
+    struct gs_module_ref library, interpreter;
     is_initialized_fn *function;
+    void *found;
 
-    if (__atomic_exchange_n(&done, true, __ATOMIC_ACQ_REL)) {
+    if (__atomic_load_n(&own, __ATOMIC_ACQUIRE) ||
+        gs_elf_module_named(LIBRARY, false, &library) != GS_OK ||
+        !gs_elf_first_symbol(ASKED, &interpreter) ||
+        !(found = gs_elf_symbol(&interpreter, ASKED))) {
         return;
     }
-    found = dlsym(RTLD_DEFAULT, ASKED);
-    if (!found) {
-        return; /* a program in C++ */
-    }
     memcpy(&function, &found, sizeof(function));
-    __atomic_store_n(&own, function, __ATOMIC_RELEASE);
-    (void)gs_elf_visit(visit, NULL);
+    (void)gs_elf_visit(visit, (void *)&function);
 }

@@ -5,7 +5,8 @@
 #ifndef GS_TORCH_END_H
 #define GS_TORCH_END_H
 
-/* Called with PyTorch's first tensor; later calls do nothing. */
+/* Called at the start, and with the first tensor of a PyTorch that was loaded later; does
+ * nothing without PyTorch. */
 void gs_torch_end_watch(void);
 
 #endif

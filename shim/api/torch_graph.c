@@ -29,16 +29,6 @@ static struct range {
 } ranges[16];
 static unsigned range_count;
 
-void gs_torch_graph_module(const struct dl_phdr_info *info, const char *soname)
-{
-    if ((gs_elf_begins_with(soname, "libtorch") ||
-         gs_elf_begins_with(soname, "libc10")) &&
-        range_count < GS_ARRAY_LEN(ranges)) {
-        const struct gs_module_ref module = gs_elf_module_in(info);
-        ranges[range_count++] = (struct range){module.begin, module.end};
-    }
-}
-
 static bool is_in_torch(uintptr_t address)
 {
     bool is = false;
@@ -47,6 +37,18 @@ static bool is_in_torch(uintptr_t address)
         is = is || (address >= ranges[i].begin && address < ranges[i].end);
     }
     return is;
+}
+
+void gs_torch_graph_module(const struct dl_phdr_info *info, const char *soname)
+{
+    if ((gs_elf_begins_with(soname, "libtorch") ||
+         gs_elf_begins_with(soname, "libc10")) &&
+        range_count < GS_ARRAY_LEN(ranges)) {
+        const struct gs_module_ref module = gs_elf_module_in(info);
+        if (!is_in_torch(module.begin)) {
+            ranges[range_count++] = (struct range){module.begin, module.end};
+        }
+    }
 }
 
 /* ---- reading ---------------------------------------------------------------------- */
@@ -131,8 +133,18 @@ static void add_elements(uintptr_t vector)
 #define SHARED_WORDS 2u
 #define WORDS_ELSE   24u
 
-/* Of a storage the third word is its memory. */
+/* A storage has its memory behind two words; then come two that lead to how it is freed,
+ * and the device. */
 #define MEMORY 2u
+#define FREED  3u
+#define DEVICE 5u
+#define CUDA   1u
+
+static bool is_of_gpu(const uintptr_t *words, size_t count)
+{
+    return count > DEVICE && (words[DEVICE] & 0xff) == CUDA &&
+           (is_in_torch(words[FREED]) || is_in_torch(words[FREED + 1]));
+}
 
 static void walk_object(uintptr_t at, void (*found)(uint64_t addr))
 {
@@ -143,10 +155,10 @@ static void walk_object(uintptr_t at, void (*found)(uint64_t addr))
         count = shared > SHARED_WORDS ? shared - SHARED_WORDS : WORDS_ELSE;
     }
     count = read_words(at, words, count);
+    if (is_of_gpu(words, count)) {
+        found(words[MEMORY]);
+    }
     for (size_t i = 1; i < count; i++) {
-        if (i == MEMORY) {
-            found(words[i]);
-        }
         if (words[i] != 0 && is_object(words[i])) {
             add_object(words[i]);
         } else if (words[i] != 0) {

@@ -10,11 +10,12 @@
 
 #include "gs_base.h"
 
-/* Called with each loaded module, before the first walk: PyTorch's own are kept. */
+/* Called with each loaded module, before the first walk, perhaps again: PyTorch's own are
+ * kept. */
 void gs_torch_graph_module(const struct dl_phdr_info *info, const char *soname);
 
-/* Calls `found` with what may be the memory of each tensor that the object at an address
- * holds, unless an earlier walk came by. The address may be any number. One walk at a
+/* Calls `found` with the GPU memory of each tensor that the object at an address holds,
+ * unless an earlier walk came by. The address may be any number. One walk at a
  * time: a second one is left out. */
 void gs_torch_graph_walk(uintptr_t tensor, void (*found)(uint64_t addr));
 

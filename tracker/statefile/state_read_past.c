@@ -99,7 +99,7 @@ static bool read_group(const struct gs_image *image, struct gs_group *group)
     group->stack = gs_image_stack(image, group->stack);
     group->suppressed_by = group->beyond_rule = 0;
     group->cached_by = 0;
-    if (group->holds > GS_HOLDS_KEPT) {
+    if (group->holds > GS_HOLDS_OWNER) {
         group->holds = GS_HOLDS_NOTHING;
     }
     memset(group->found, 0, sizeof(group->found));

@@ -162,6 +162,20 @@ families_graphs_case() {
 }
 add_case "families a list of graphs that grows is a leak" families_graphs_case
 
+# Where each tensor is an allocation (gpushim --torch=tensors).
+families_graph_async_case() {
+  torch_like graphs_async
+  expect_status shim 0
+  expect_equal "lines" 3 "$(grep -c '^==' shim.err)"
+  expect_text shim.err '^==[0-9]+== Held by globals until Python ended: 22[.]0 MiB in 22 tensors of PyTorch, not a leak$'
+  torch_like graphs_async_grow
+  expect_status shim 9
+  expect_text shim.err '^==[0-9]+== LEAK 1: 20[.]0 MiB in 20 allocations '
+  expect_text shim.err '^==[0-9]+==   cudaMallocAsync, GPU 0, '
+  expect_text shim.err '^==[0-9]+== Held by globals until Python ended: 2[.]00 MiB in 2 tensors of PyTorch, not a leak$'
+}
+add_case "families what globals held to the end, tensor by tensor" families_graph_async_case
+
 families_all_case() {
   torch_like leaks GPUSHIM_STACK_FRAMES=all
   expect_text shim.err '#0 +torch_empty '

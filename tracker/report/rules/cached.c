@@ -140,6 +140,22 @@ static bool lists_all(const struct gs_report_config *config)
     return config->running || config->killed_by;
 }
 
+/* Whether allocations that were owned when Python ended came one after the other over
+ * nearly the whole run, as kept_parts.c has it for parts. Of allocations the time is
+ * known, not the number. */
+static bool has_grown(const struct gs_report_data *data, const struct gs_group *group)
+{
+    uint64_t first_ns = UINT64_MAX, last_ns = 0;
+
+    for (size_t i = 0; i < data->groups.count; i++) {
+        const struct gs_group *one = &data->groups.items[i];
+        first_ns = one->oldest_ns < first_ns ? one->oldest_ns : first_ns;
+        last_ns = one->newest_ns > last_ns ? one->newest_ns : last_ns;
+    }
+    return group->count >= GS_GREW_PARTS && (group->newest_ns - group->oldest_ns) * 8 >=
+                                                (last_ns - first_ns) * GS_GREW_EIGHTHS;
+}
+
 void gs_report_find_cached(const struct gs_tracker *tracker,
                            const struct gs_report_config *config,
                            const struct gs_report_source *source,
@@ -160,8 +176,10 @@ void gs_report_find_cached(const struct gs_tracker *tracker,
             group->holds == GS_HOLDS_ITSELF) {
             continue;
         }
-        if (group->holds == GS_HOLDS_KEPT) {
-            group->cached_by = gs_growth_has(config->growth, group) ? 0 : KEPT;
+        if (group->holds == GS_HOLDS_KEPT || group->holds == GS_HOLDS_OWNER) {
+            bool grew = gs_growth_has(config->growth, group) ||
+                        (group->holds == GS_HOLDS_OWNER && has_grown(data, group));
+            group->cached_by = grew ? 0 : KEPT;
             continue;
         }
         unsigned row = row_of_stack(&search, group->stack);

@@ -21,6 +21,7 @@ void *ALLOC_BLOCK(size_t bytes);
 void *UNCACHED(size_t bytes);
 void *torch_empty(size_t bytes, int reported);
 void *torch_uncached(size_t bytes);
+void *torch_async(size_t bytes);
 void torch_delete(void *memory);
 
 #define BLOCKS 64
@@ -65,6 +66,18 @@ SHOWN void *torch_uncached(size_t bytes)
 
     __asm__ volatile("" : "+r"(memory));
     return memory;
+}
+
+/* By PyTorch's other allocator, cudaMallocAsync, which reports nothing. */
+SHOWN void *torch_async(size_t bytes)
+{
+    static int (*function)(void **pointer, size_t bytes, void *stream);
+    void *memory = NULL;
+
+    if (!function)
+        *(void **)&function =
+            dlsym(dlopen("libcudart.so.13", RTLD_NOW), "cudaMallocAsync");
+    return function && function(&memory, bytes, NULL) == 0 ? memory : NULL;
 }
 
 /* The tensor begins 512 bytes into its block, as those of a shared segment do. */

@@ -16,6 +16,8 @@ static const void *const table[1];
 struct storage {
     const void *table, *count;
     void *memory;
+    const void *context, *deleter;
+    signed char device_type, device;
 };
 struct tensor {
     const void *table, *count;
@@ -68,7 +70,8 @@ SHOWN void torch_graph(void *memory)
 
     tensor->table = table;
     tensor->storage = make(sizeof(*tensor->storage));
-    *tensor->storage = (struct storage){.table = table, .memory = memory};
+    *tensor->storage = (struct storage){
+        .table = table, .memory = memory, .deleter = table, .device_type = 1};
     if (!held) {
         held = make(sizeof(*held));
         (void)Py_AtExit(end);

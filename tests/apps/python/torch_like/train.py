@@ -5,7 +5,7 @@ leaks       three tensors are not, one behind a layer, one on a line that a thre
 model       a fourth, of a layer within a layer; reused: one, in a block that another line made the allocator take
 killed      as leaks, and SIGKILL
 grows       a line keeps one tensor after the other, in blocks that another line made the allocator take; fills: in few
-graph       a graph holds the tensors of `leaks` to the end; graphs: and a line keeps one graph after the other
+graph       a graph holds the tensors of `leaks` to the end; graphs: and a line keeps one graph after the other; _async
 unreported  as leaks, and the allocator does not say which tensors there are; unreported_leak: one past the cache, too
 uncached    one tensor past the cache
 """
@@ -67,6 +67,13 @@ elif sys.argv[1] == "fills":
 elif sys.argv[1] == "graphs":
     for _ in range(40):
         keep_again(1 << 20)
+elif sys.argv[1].startswith("graphs"):
+    kept.append(torch.stream_ordered(1 << 20))
+    time.sleep(0.2)
+    for _ in range(20):
+        kept.append(torch.stream_ordered(1 << 20))
+        time.sleep(0.2 if sys.argv[1] == "graphs_async_grow" else 0)
+    kept.append(torch.stream_ordered(1 << 20))
 else:
     train()
 if sys.argv[1].startswith("graph"):

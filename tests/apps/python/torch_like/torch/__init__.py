@@ -7,7 +7,7 @@ _c10 = ctypes.CDLL(_folder + "/libc10.so")
 _cuda = ctypes.CDLL(_folder + "/libc10_cuda.so")
 _python = ctypes.CDLL(_folder + "/libtorch_python.so")
 _python.torch_graph.argtypes = [ctypes.c_void_p]
-_cuda.torch_empty.restype = _cuda.torch_uncached.restype = ctypes.c_void_p
+_cuda.torch_empty.restype = _cuda.torch_uncached.restype = _cuda.torch_async.restype = ctypes.c_void_p
 _cuda.torch_delete.argtypes = [ctypes.c_void_p]
 
 
@@ -17,6 +17,10 @@ def empty(size, reported=1):
 
 def uncached(size):
     return _cuda.torch_uncached(ctypes.c_size_t(size))
+
+
+def stream_ordered(size):
+    return _cuda.torch_async(ctypes.c_size_t(size))
 
 
 def delete(tensor):
