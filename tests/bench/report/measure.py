@@ -191,20 +191,22 @@ class Device:
             calls.append(len(re.findall(MEMORY_CALL, log, re.MULTILINE)))
         return calls[1] - calls[0]
 
+    def instructions_once(self, pattern, program, arguments, variables):
+        """Instructions of a run, by callgrind, in the objects whose name matches."""
+        with tempfile.NamedTemporaryFile() as out:
+            self.run(
+                program,
+                arguments,
+                {**variables, "CUDASIM_MEMORY": None},  # valgrind has no room for it
+                ("valgrind", "--tool=callgrind", f"--callgrind-out-file={out.name}"),
+            )
+            text = open(out.name, encoding="utf-8", errors="replace").read()
+        return instructions_in(text, pattern)
+
     def instructions(self, pattern, program, arguments, variables, few=500, many=2500):
-        """Instructions a repetition, by callgrind, in the objects whose name matches; the
-        last argument is the number of them."""
-        totals = []
-        for count in (few, many):
-            with tempfile.NamedTemporaryFile() as out:
-                self.run(
-                    program,
-                    [*arguments, count],
-                    {**variables, "CUDASIM_MEMORY": None},  # valgrind has no room for it
-                    ("valgrind", "--tool=callgrind", f"--callgrind-out-file={out.name}"),
-                )
-                text = open(out.name, encoding="utf-8", errors="replace").read()
-            totals.append(instructions_in(text, pattern))
+        """Instructions a repetition; the last argument is the number of them."""
+        totals = [self.instructions_once(pattern, program, [*arguments, count], variables)
+                  for count in (few, many)]
         return (totals[1] - totals[0]) / (many - few)
 
     def start_cost_us(self, rounds=200):

@@ -6,10 +6,12 @@ scenario, what, unit, value, peers by name, and `why` where there is no value; l
 better unless its `better` says more. scripts/bench prints them, show.py writes them.
 """
 
+import math
 import os
 import shutil
 import statistics
 import sys
+import tempfile
 
 from report.measure import Failure, Group, OutOfMemory, Way, spread
 from report.traces import Traces
@@ -52,6 +54,7 @@ COUNTED = {
     "cupy": "a pair by CuPy, from Python, with its pool and without (needs a GPU)",
     "start": "what LD_PRELOAD adds to a program without CUDA",
     "instructions": "instructions in a pair of 1 KiB (needs valgrind)",
+    "growth": "how costs grow with the work (needs valgrind)",
     "metadata": "host memory for each of 131,072 live blocks",
     "genesis-warmup": "the first 100 allocations of 1 MiB, warmed up and not",
     "traces": "recorded and generated programs: time, smallest device, driver calls",
@@ -59,6 +62,21 @@ COUNTED = {
 # Memory that is not cudaMalloc's: the scenario, which is the allocator's name, and the call.
 KINDS = {"pinned": "cudaHostAlloc", "managed": "cudaMallocManaged",
          "async": "cudaMallocAsync"}
+# Work of bench_growth.c: what, its size, and settings. It is counted at eight times the size, too.
+GROWTH = {
+    "libraries": ("an allocation in each of many libraries", 25, {}),
+    "ended": ("contexts that begin and end", 100, {}),
+    "scopes": ("scopes of different names", 500, {}),
+    "lines": ("lines of generated Python that allocate", 250, {}),
+    "contexts": ("contexts that live at once: created, used, destroyed", 100, {}),
+    "segments": ("idle segments of pages that go back", 50, {"GPUSHIM_POOL_VMM": "on"}),
+    "sites": ("call sites, with their report", 500, {}),
+    "depth": ("frames of a known stack", 15, {"GPUSHIM_STACK": "depth:128"}),
+}
+# The most that an exponent may be: 1 is linear. The end of a context looks at each live record.
+MOST_GROWTH = {kind: 1.25 if kind == "contexts" else 1.12 for kind in GROWTH}
+GROWTH_FACTOR = 8
+KEPT_BYTES = 1024  # by a context that has ended
 # Cases of bench_move.c, and whether the simulated device's prices say anything of them.
 MOVES = {
     "readback": ("32 MiB read back and summed: in chunks, against at once", True),
@@ -593,6 +611,44 @@ class Bench:
             way = Way(entry, "bench_runtime", kind, shim=True)
             self.figure("instructions", f"a pair by {entry}", "instr.",
                         count(way, "/libgpushim"))
+
+    def _growing(self, kind, size, settings, folder):
+        """Instructions in libgpushim.so for work of that size."""
+        variables = {"LD_PRELOAD": self.device.shim, "GPUSHIM_POOL_TRIM": "thread:off",
+                     "GPUSHIM_CONTROL": "off", "GPUSHIM_SYMBOLIZE": "off", **settings}
+        if kind == "lines":
+            script = os.path.join(self.device.root, "tests", "bench", "growth_lines.py")
+            return self.device.instructions_once("/libgpushim", sys.executable,
+                                                 ["-SB", script, size], variables)
+        words = [kind, folder, size] if kind == "libraries" else [kind, size]
+        return self.device.instructions_once("/libgpushim", "bench_growth", words, variables)
+
+    def growth(self):
+        if not self._can_count("growth"):
+            return
+        part = os.path.join(self.device.programs, "libbench_part.so")
+        with tempfile.TemporaryDirectory() as folder:
+            for i in range(GROWTH["libraries"][1] * GROWTH_FACTOR):
+                shutil.copyfile(part, os.path.join(folder, f"{i}.so"))
+            for kind, (what, size, settings) in GROWTH.items():
+                try:
+                    counts = [self._growing(kind, number, settings, folder)
+                              for number in (0, size, size * GROWTH_FACTOR)]
+                except Failure as failure:
+                    self.problem(f"growth: {failure}")
+                    continue
+                exponent = math.log((counts[2] - counts[0]) / (counts[1] - counts[0]),
+                                    GROWTH_FACTOR)
+                self.figure("growth", f"{what}, {size} against {size * GROWTH_FACTOR}",
+                            "exponent", exponent, instructions=counts)
+                if exponent > MOST_GROWTH[kind]:
+                    self.problem(f"growth: {what}: the cost grows by the power "
+                                 f"{exponent:.2f}, more than {MOST_GROWTH[kind]}")
+        kept = float(self.device.run("bench_growth", ["ended", 4000],
+                                     {"LD_PRELOAD": self.device.shim})[0])
+        self.figure("growth", "kept by a context that has ended", "bytes", kept)
+        if kept > KEPT_BYTES:
+            self.problem(f"growth: an ended context keeps {kept:.0f} bytes, more than {KEPT_BYTES}")
 
     def metadata(self):
         alone = self.device.run("pool_bench", ["metadata", LIVE_BLOCKS])[0]

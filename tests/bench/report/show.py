@@ -83,7 +83,7 @@ class Terminal:
 
 
 def digits_of(unit):
-    return {"x": 3, "ratio": 2, "bytes": 1, "us": 1, "ms": 1, "calls": 1}.get(unit, 0)
+    return {"x": 3, "ratio": 2, "exponent": 2, "bytes": 1, "us": 1, "ms": 1, "calls": 1}.get(unit, 0)
 
 
 def figure_line(figure):
