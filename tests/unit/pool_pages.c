@@ -6,6 +6,7 @@
 #include <criterion/criterion.h>
 
 #include "pool/heap.h"
+#include "pool/page_addresses.h"
 #include "pool/runs.h"
 #include "pool_pager.h"
 
@@ -236,6 +237,73 @@ Test(pages, an_arena_that_is_empty_goes_back)
     gs_page_store_give(pager.store, first, 60 * PAGE);
     cr_assert_eq(pager.reserved_count, 1, "the last one stays");
     end();
+}
+
+/* Spans of addresses at random, beside an array that says which pages are taken. Fails if
+ * neighbours are not merged: then the arenas do not go back at the end. */
+#define RANGES 40u
+
+static bool reserve_next(void *self, size_t bytes, uint64_t *addr)
+{
+    uint64_t *next = self;
+
+    *addr = *next;
+    *next += bytes;
+    return true;
+}
+
+static size_t unreserved;
+
+static void count_unreserved(void *self, uint64_t addr, size_t bytes)
+{
+    (void)self;
+    (void)addr;
+    unreserved += bytes;
+}
+
+Test(pages, spans_of_addresses_agree_with_an_array)
+{
+    static const struct gs_page_ops ops = {.reserve = reserve_next,
+                                           .unreserve = count_unreserved};
+    static bool taken[1 << 16];
+    struct gs_pages_from ranges[RANGES] = {0};
+    struct gs_page_addresses addresses;
+    uint64_t next = BASE, end_of_all;
+    struct gs_lock lock;
+    unsigned chance = 1;
+
+    gs_lock_init(&lock, GS_RANK_PAGE_STORE);
+    gs_page_addresses_init(&addresses, &ops, &next, ARENA, &lock);
+    for (unsigned step = 0; step < 50000; step++) {
+        struct gs_pages_from *range;
+        size_t pages;
+
+        chance = chance * 1103515245 + 12345;
+        range = &ranges[(chance >> 8) % RANGES];
+        pages = range->bytes ? range->bytes / PAGE : 1 + (chance >> 16) % 9;
+        if (range->bytes) {
+            gs_page_addresses_return(&addresses, range->addr, range->bytes);
+            range->bytes = 0;
+        } else {
+            cr_assert(gs_page_addresses_take(&addresses, pages * PAGE, &range->addr));
+            range->bytes = pages * PAGE;
+            cr_assert(gs_page_addresses_own(&addresses, range->addr));
+            cr_assert_leq(next - BASE, GS_ARRAY_LEN(taken) * PAGE);
+        }
+        for (size_t i = 0; i < pages; i++) {
+            bool *page = &taken[(range->addr - BASE) / PAGE + i];
+
+            cr_assert_neq(*page, range->bytes > 0, "a page has two ranges");
+            *page = range->bytes > 0;
+        }
+    }
+    end_of_all = next;
+    for (unsigned i = 0; i < RANGES; i++)
+        gs_page_addresses_return(&addresses, ranges[i].addr, ranges[i].bytes);
+    cr_assert_eq(addresses.arena_count, 1, "all but the last go back");
+    gs_page_addresses_unreserve_all(&addresses);
+    cr_assert_eq(unreserved, end_of_all - BASE);
+    gs_page_addresses_destroy(&addresses);
 }
 
 /* ---- the pool over it ---------------------------------------------------------------
