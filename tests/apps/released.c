@@ -311,7 +311,7 @@ static void *work(void *number)
 
     app_gpu_thread();
     APP_OK(gpu_stream_create(&stream));
-    while (!__atomic_load_n(&ending, __ATOMIC_RELAXED)) {
+    for (int i = 0; i < 200 && !__atomic_load_n(&ending, __ATOMIC_RELAXED); i++) {
         gpushim_scope_begin("kv_cache");
         APP_OK(gpu_malloc(&block, (2 + seed % 3) * APP_MIB));
         gpushim_scope_end();
@@ -334,7 +334,7 @@ static void threads(void)
     fill(1, 0);
     for (int i = 0; i < 3; i++)
         app_expect(pthread_create(&all[i], NULL, work, &numbers[i]) == 0, "no thread");
-    for (int i = 0; i < 40; i++) {
+    for (int i = 0; i < 20; i++) {
         result = gpushim_release("kv_cache", keep, NULL);
         app_expect(result == GPUSHIM_OK, gpushim_result_text(result));
         result = gpushim_resume("kv_cache", NULL);
