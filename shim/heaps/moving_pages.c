@@ -359,6 +359,7 @@ enum gs_status gs_moving_pages_fill(struct gs_context *context, uint64_t addr,
 const struct gs_backend *gs_moving_pages_backend(void)
 {
     static struct gs_backend paged;
+    gs_moving_pages_prepare();
     paged = gs_context_backend;
     paged.make_pages = make_pages;
     return &paged;
