@@ -24,6 +24,7 @@
 #include "shim/api/torch_end.h"
 #include "shim/api/torch_graph.h"
 #include "shim/link/elf_module.h"
+#include "shim/settings/environment.h"
 #include "shim/state/state.h"
 #include "tracker/tracker.h"
 
@@ -81,14 +82,17 @@ static bool visit_slot(const char *name, void **slot, bool is_data, void *data)
     return true;
 }
 
-/* Whether the linker has made the slot read-only. */
-static bool is_fixed(const struct dl_phdr_info *info, void *const *slot)
+/* Whether the linker has made the slot's page read-only. The last page of the read-only
+ * part may reach beyond it, and then stays writable. */
+static bool is_fixed(const struct dl_phdr_info *info, const void *page)
 {
+    uintptr_t page_mask = ~((uintptr_t)getauxval(AT_PAGESZ) - 1);
+
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
         uintptr_t begin = info->dlpi_addr + segment->p_vaddr;
-        if (segment->p_type == PT_GNU_RELRO && (uintptr_t)slot >= begin &&
-            (uintptr_t)slot < begin + segment->p_memsz) {
+        if (segment->p_type == PT_GNU_RELRO && (uintptr_t)page >= (begin & page_mask) &&
+            (uintptr_t)page < ((begin + segment->p_memsz) & page_mask)) {
             return true;
         }
     }
@@ -99,7 +103,7 @@ static void set_slot(const struct dl_phdr_info *info, void **slot)
 {
     uintptr_t page_bytes = getauxval(AT_PAGESZ);
     void *page = (void *)((uintptr_t)slot & ~(page_bytes - 1));
-    const bool fixed = is_fixed(info, slot);
+    const bool fixed = is_fixed(info, page);
 
     if (fixed && mprotect(page, page_bytes, PROT_READ | PROT_WRITE) != 0) {
         return;
@@ -138,7 +142,8 @@ void gs_torch_end_watch(void)
     is_initialized_fn *function;
     void *found;
 
-    if (__atomic_load_n(&own, __ATOMIC_ACQUIRE) ||
+    /* What is attached to keeps its code as it was once it is detached. */
+    if (__atomic_load_n(&own, __ATOMIC_ACQUIRE) || gs_environment_is_replaced() ||
         gs_elf_module_named(LIBRARY, false, &library) != GS_OK ||
         !gs_elf_first_symbol(ASKED, &interpreter) ||
         !(found = gs_elf_symbol(&interpreter, ASKED))) {
