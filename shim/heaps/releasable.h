@@ -24,7 +24,8 @@ extern bool gs_alloc_detours __attribute__((visibility("hidden")));
  * scopes are releasable. Names beyond the first 32 are rejected with a line. */
 void gs_releasable_start(const struct gs_state *state);
 void gs_releasable_change(const struct gs_state *state, const char *names);
-void gs_releasable_reset(void); /* in a forked child */
+void gs_releasable_reset(void); /* in a forked child, as the next */
+void gs_releasable_names_reset(void);
 
 /* Returns true if the calling thread is in such a scope, and the request is large enough
  * for pages of its own. */

@@ -27,6 +27,8 @@ struct gs_releasable {
     bool pinned;
 };
 
+/* Adds a new allocation, in place of one at its address. False: no memory. */
+bool gs_releasable_add(struct gs_releasable *item) GS_MUST_USE;
 /* The bit of a name; 0: it is none. */
 uint32_t gs_releasable_name(const char *name);
 /*
