@@ -121,7 +121,7 @@ void gs_tiers_count(struct gs_heap *heap)
 }
 
 /* Closes the tiers, and leaves the blocks in `chain`; the thread caches are excluded. */
-static void close(struct gs_heap *heap, struct gs_chain *chain)
+static void close_chain(struct gs_heap *heap, struct gs_chain *chain)
 {
     struct gs_tiers *tiers = heap->tiers;
     struct gs_link *link;
@@ -143,7 +143,7 @@ void gs_tiers_close(struct gs_heap *heap)
         return;
     }
     gs_tiers_exclude(heap);
-    close(heap, &chain);
+    close_chain(heap, &chain);
     gs_chain_release(heap, &chain, &detached);
     gs_tiers_admit(heap);
     gs_segments_return(detached);
@@ -155,7 +155,7 @@ void gs_tiers_bury(struct gs_heap *heap)
 
     gs_tiers_exclude(heap);
     if (heap->tiers) {
-        close(heap, &forgotten);
+        close_chain(heap, &forgotten);
     }
 }
 

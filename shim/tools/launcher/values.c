@@ -21,6 +21,7 @@
 #include "shim/settings/options_table.h"
 #include "shim/settings/signal_names.h"
 #include "shim/tools/launcher/launcher.h"
+#include "tracker/stacks/scopes.h"
 
 #define WRONG_BYTES 512
 #define SHOWN_BYTES 80
@@ -89,6 +90,18 @@ static const char *wrong_rules(const char *text, char out[WRONG_BYTES])
     return gs_rules_is_rule(text) ? GS_RULES_WRONG : NULL;
 }
 
+static const char *wrong_scopes(const char *text, char out[WRONG_BYTES])
+{
+    (void)out;
+    for (size_t length; *text; text += length + (text[length] == ',')) {
+        length = strcspn(text, ",");
+        if (length > GS_SCOPE_NAME_MAX || memchr(text, '/', length)) {
+            return "not the names of scopes: each has at most 127 bytes and no /";
+        }
+    }
+    return NULL;
+}
+
 static const struct {
     enum gs_option_row row;
     const char *(*wrong)(const char *text, char out[WRONG_BYTES]);
@@ -100,6 +113,7 @@ static const struct {
              {GS_OPTION_ROW_pressure, wrong_pressure},
              {GS_OPTION_ROW_warmup, wrong_warmup},
              {GS_OPTION_ROW_mem_group, wrong_group},
+             {GS_OPTION_ROW_releasable, wrong_scopes},
              {GS_OPTION_ROW_suppressions, wrong_rules}};
 
 /* ---- every option ------------------------------------------------------------------ */

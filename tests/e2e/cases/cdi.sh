@@ -142,12 +142,11 @@ add_case "cdi of a library alone" cdi_alone_case
 
 # ---- with Podman ---------------------------------------------------------------------
 
-# cdi_podman WORDS...: with the case's images and devices. /run and /dev/shm are the case's own. The kernel may forbid
+# cdi_podman WORDS...: with the case's images and devices. /run and its locks are the case's own. The kernel may forbid
 # root a network and larger limits: containers are started without.
 cdi_podman() {
   unshare -m bash -ec '
     mount -t tmpfs none /run
-    mount -t tmpfs none /dev/shm
     mkdir /run/cdi
     cp -r "$1"/. /run/cdi
     shift
@@ -164,6 +163,13 @@ cdi_start() {
     "${device[@]}" "${@:4}" "$2" "${words[@]:-/app}" >"$1.out" 2>"$1.err"
   echo $? >"$1.status"
   cat "$1.err"
+}
+
+# cdi_quiet: what Podman leaves to clean up has ended; the case's folder goes next.
+cdi_quiet() {
+  # shellcheck disable=SC2317 # called by await
+  has_ended() { ! pgrep -f "$case_dir/store" >/dev/null; }
+  await 25 has_ended || fail "Podman still works on $case_dir/store"
 }
 
 # cdi_fill FOLDER FILE...: files of the machine, with the libraries that they need.
@@ -185,7 +191,8 @@ cdi_images() {
   export podman
   need musl-gcc
   need addr2line
-  export STORE=$case_dir/store XDG_RUNTIME_DIR=$case_dir HOME=$case_dir
+  export STORE=$case_dir/store XDG_RUNTIME_DIR=$case_dir HOME=$case_dir CONTAINERS_CONF=$case_dir/containers.conf
+  printf '[engine]\nlock_type = "file"\n' >containers.conf
   mkdir -p devices folder debian/{cuda,tmp} musl/lib static
   printf '#include <stdio.h>\nint main(void) { puts("hello"); return 7; }\n' >hello.c
   printf '#include <unistd.h>\n__attribute__((constructor)) static void say(void) { (void)!write(2, "own\\n", 4); }\n' >own.c
@@ -276,6 +283,7 @@ cdi_podman_case() {
   rmdir folder
   cdi_start nowhere static leak=on
   [[ $(<nowhere.status) == 12[5-7] ]] || fail "started without its folder"
+  cdi_quiet
 }
 add_case "cdi with podman" cdi_podman_case
 
@@ -312,5 +320,6 @@ cdi_running_case() {
   run_in state -- "$build/gpushim" --sysroot="$case_dir/debian" report folder/state.*[0-9]
   expect_text state.out '^==1==     #0 +keep_session +growing[.]c:[0-9]+$'
   expect_text state.out '^==1== SUMMARY: gpushim: 0 errors, .* MiB live '
+  cdi_quiet
 }
 add_case "cdi with podman, running" cdi_running_case
