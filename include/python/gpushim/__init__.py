@@ -19,18 +19,18 @@ import enum
 
 from gpushim import _native
 
-__all__ = ["ALL_DEVICES", "IMPORTED", "PINNED", "REGISTERED", "Class", "Error", "Level", "Statistics", "active",
-           "classes", "off_pressure", "on_pressure", "option", "pressure", "record", "report", "scope", "set_option",
-           "statistics", "stretch", "trim", "version", "warm_up"]
+__all__ = ["ALL_DEVICES", "IMPORTED", "PINNED", "REGISTERED", "Class", "Error", "Level", "Released", "Statistics",
+           "active", "classes", "off_pressure", "on_pressure", "option", "pressure", "record", "release", "report",
+           "resume", "scope", "set_option", "statistics", "stretch", "trim", "version", "warm_up"]
 
 __version__ = "0.1.0"  # of this module; version() is the library's
 
 ALL_DEVICES, PINNED, REGISTERED, IMPORTED = -100, -1, -2, -3
 
-_OK, _INACTIVE, _INVALID, _NOT_FOUND, _NO_MEMORY, _TOO_OLD, _AT_START, _OFF, _CUDA = range(9)
+_OK, _INACTIVE, _INVALID, _NOT_FOUND, _NO_MEMORY, _TOO_OLD, _AT_START, _OFF, _CUDA, _BUSY = range(10)
 _TEXTS = ("success", "gpushim is not active in this process", "an argument is not valid", "not found",
           "out of memory", "the library is older than this module", "the option is read at the start only",
-          "switched off by an option", "a CUDA call failed")
+          "switched off by an option", "a CUDA call failed", "not possible now")
 _CLASSES = 131
 _COUNTERS = ("allocs", "frees", "failed", "hits", "misses", "thread_hits", "stream_hits", "global_hits",
              "segments_mapped", "segments_unmapped", "driver_calls", "driver_ns")
@@ -51,6 +51,16 @@ class _Statistics(ctypes.Structure):  # struct gpushim_statistics
 class _Class(ctypes.Structure):  # struct gpushim_class
     _fields_ = [(name, ctypes.c_uint64) for name in (
         "bytes", "hits", "misses", "live", "live_bytes", "cached", "cached_bytes", "rounding_bytes")]
+
+
+_KEEPS = ("pinned", "plain", "discard")  # gpushim_keep
+_LEFT = ("shared", "stream", "held", "other")  # GPUSHIM_LEFT_...
+
+
+class _Released(ctypes.Structure):  # struct gpushim_released
+    _fields_ = [("size", ctypes.c_size_t)] + [(name, ctypes.c_uint64) for name in (
+        "count", "bytes", "device_bytes", "host_bytes")] + [
+            (name, ctypes.c_uint64 * len(_LEFT)) for name in ("left_count", "left_bytes")]
 
 
 _PressureCall = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_int)  # gpushim_pressure_call
@@ -80,6 +90,8 @@ class _Functions(ctypes.Structure):  # struct gpushim_functions
                                           ctypes.POINTER(ctypes.c_double))),
         ("on_pressure", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, _PressureCall, ctypes.c_void_p)),
         ("off_pressure", ctypes.CFUNCTYPE(ctypes.c_int, _PressureCall, ctypes.c_void_p)),
+        ("release", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.POINTER(_Released))),
+        ("resume", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(_Released))),
     ]
 
 
@@ -359,3 +371,44 @@ def scope(name):
     finally:
         if begun not in (_INACTIVE, _NO_MEMORY):
             _call("scope_end")
+
+
+# ---- the memory of a scope goes to the device, and comes back --------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Released:
+    """What release or resume has moved: struct gpushim_released in gpushim.h.
+
+    left: {reason: (allocations, bytes)} of what release leaves as it is: "shared", "stream", "held", "other".
+    """
+    count: int = 0
+    bytes: int = 0
+    device_bytes: int = 0
+    host_bytes: int = 0
+    left: dict = dataclasses.field(default_factory=dict)
+
+
+def _move(name, scope, *arguments):
+    raw = _Released(ctypes.sizeof(_Released))
+    if not _check(_call(name, scope.encode(), *arguments, ctypes.byref(raw)), "%s(%r)" % (name, scope)):
+        return Released()
+    left = {reason: (raw.left_count[i], raw.left_bytes[i]) for i, reason in enumerate(_LEFT) if raw.left_count[i]}
+    return Released(raw.count, raw.bytes, raw.device_bytes, raw.host_bytes, left)
+
+
+def release(scope, keep="pinned"):
+    """Gives the device memory of a scope that GPUSHIM_RELEASABLE names to the device; its addresses stay.
+
+    keep: what becomes of the contents: on the host in "pinned" or "plain" memory, or "discard". gpushim_release in
+    gpushim.h says what may be done until resume(scope). Raises KeyError for a scope that the option does not name,
+    MemoryError without memory of the host, and Error where it is not possible now, such as during a capture.
+    """
+    if keep not in _KEEPS:
+        raise ValueError("release: keep is one of %s, not %r" % (", ".join(_KEEPS), keep))
+    return _move("release", scope, _KEEPS.index(keep))
+
+
+def resume(scope):
+    """Brings back what release(scope) gave. Raises MemoryError if the device is full: all stays released."""
+    return _move("resume", scope)
