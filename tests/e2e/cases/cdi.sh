@@ -168,8 +168,8 @@ cdi_start() {
 # cdi_quiet: what Podman leaves to clean up has ended; the case's folder goes next.
 cdi_quiet() {
   # shellcheck disable=SC2317 # called by await
-  has_ended() { ! pgrep -f "$case_dir/store" >/dev/null; }
-  await 25 has_ended || fail "Podman still works on $case_dir/store"
+  has_ended() { ! pgrep -f "$STORE" >/dev/null; }
+  await 25 has_ended || fail "Podman still works on $STORE"
 }
 
 # cdi_fill FOLDER FILE...: files of the machine, with the libraries that they need.
@@ -191,7 +191,9 @@ cdi_images() {
   export podman
   need musl-gcc
   need addr2line
-  export STORE=$case_dir/store XDG_RUNTIME_DIR=$case_dir HOME=$case_dir CONTAINERS_CONF=$case_dir/containers.conf
+  STORE=$(mktemp -d /tmp/gs-cdi.XXXXXX) || fail "no folder" # a path of at most 50 characters
+  trap 'rm -rf "$STORE"' EXIT
+  export STORE XDG_RUNTIME_DIR=$case_dir HOME=$case_dir CONTAINERS_CONF=$case_dir/containers.conf
   printf '[engine]\nlock_type = "file"\n' >containers.conf
   mkdir -p devices folder debian/{cuda,tmp} musl/lib static
   printf '#include <stdio.h>\nint main(void) { puts("hello"); return 7; }\n' >hello.c
@@ -302,9 +304,12 @@ cdi_running_case() {
   cp leak.out devices/leak.json
   words=("/$name" 600)
   cdi_start running debian leak=on &
-  trap 'pkill -KILL -fx "/$name 600"; wait' EXIT
+  trap 'pkill -KILL -fx "/$name 600"; wait; rm -rf "$STORE"' EXIT
   await 60 cdi_has_state || fail "no state file"
   pid=$(pgrep -fx "/$name 600" | tail -n 1)
+  # shellcheck disable=SC2317 # called by await
+  answers() { "$build/gpushim" stats "$pid" >/dev/null 2>&1; }
+  await 60 answers || fail "the process does not answer"
   for verb in stats dump; do
     run_in "$verb" -- "$build/gpushim" "$verb" "$pid"
     expect_status "$verb" 0
