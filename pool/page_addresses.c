@@ -101,19 +101,19 @@ static void drop(struct gs_page_addresses *addresses, struct span *span)
 static void put_span(struct gs_page_addresses *addresses, uint64_t addr, size_t bytes)
 {
     struct span *above = span_from(addresses, addr);
-    struct span *below = span_below(addresses, addr), *span = below;
+    struct span *below = span_below(addresses, addr), *span;
 
     if (above && above->addr == addr + bytes) {
         bytes += above->bytes;
         drop(addresses, above);
     }
-    if (below && below->addr + below->bytes == addr) {
-        withdraw(addresses, below);
-        addr = below->addr;
-        bytes += below->bytes;
-    } else {
-        span = of_addr(gs_sorted_records_take(&addresses->records, sizeof(*span)));
+    if (below && below->addr + below->bytes == addr) { /* its address stays */
+        gs_sorted_remove(&addresses->by_size, &below->of_size);
+        below->bytes += bytes;
+        gs_sorted_insert(&addresses->by_size, &below->of_size);
+        return;
     }
+    span = of_addr(gs_sorted_records_take(&addresses->records, sizeof(*span)));
     if (span) { /* else lost: addresses are plenty */
         span->addr = addr;
         span->bytes = bytes;

@@ -27,15 +27,31 @@ struct move {
     size_t count;
 };
 
-static bool begin(void)
+/* Takes the allocations of these names in the state `from`. settle() follows if that is
+ * GS_OK. */
+static enum gs_status begin(struct gs_state *state, uint32_t bits,
+                            enum gs_releasable_state from, struct move *out,
+                            struct gs_release_sum *sum)
 {
-    return !gs_captures_active() && !__atomic_exchange_n(&busy, true, __ATOMIC_ACQUIRE);
+    if (!bits) {
+        return GS_ERR_NOT_FOUND;
+    }
+    if (gs_captures_active() || __atomic_exchange_n(&busy, true, __ATOMIC_ACQUIRE)) {
+        return GS_ERR_TIMEOUT;
+    }
+    enum gs_status status =
+        gs_releasable_take(state, bits, from, &out->items, &out->count, sum);
+    if (status != GS_OK) {
+        __atomic_store_n(&busy, false, __ATOMIC_RELEASE);
+    }
+    return status;
 }
 
-static enum gs_status end(enum gs_status status)
+/* Ends the move: the allocations are in this state now. */
+static void settle(const struct move *move, enum gs_releasable_state state)
 {
+    gs_releasable_settle(move->items, move->count, state);
     __atomic_store_n(&busy, false, __ATOMIC_RELEASE);
-    return status;
 }
 
 /* ---- contents ---------------------------------------------------------------------- */
@@ -165,16 +181,9 @@ enum gs_status gs_release(struct gs_state *state, const char *name, enum gs_keep
     uint32_t bits = gs_releasable_name(name);
     struct gs_release_sum sum = {0};
     struct move move;
-    if (!bits) {
-        return GS_ERR_NOT_FOUND;
-    }
-    if (!begin()) {
-        return GS_ERR_TIMEOUT;
-    }
-    enum gs_status status = gs_releasable_take(state, bits, GS_RELEASABLE_PRESENT,
-                                               &move.items, &move.count, &sum);
+    enum gs_status status = begin(state, bits, GS_RELEASABLE_PRESENT, &move, &sum);
     if (status != GS_OK) {
-        return end(status);
+        return status;
     }
     status = wait_for_work(state, &move);
     if (status == GS_OK) {
@@ -190,9 +199,8 @@ enum gs_status gs_release(struct gs_state *state, const char *name, enum gs_keep
     } else {
         drop_copies(&move);
     }
-    gs_releasable_settle(move.items, move.count,
-                         status == GS_OK ? GS_RELEASABLE_AWAY : GS_RELEASABLE_PRESENT);
-    return end(status);
+    settle(&move, status == GS_OK ? GS_RELEASABLE_AWAY : GS_RELEASABLE_PRESENT);
+    return status;
 }
 
 /* ---- resume ------------------------------------------------------------------------ */
@@ -256,16 +264,9 @@ enum gs_status gs_resume(struct gs_state *state, const char *name,
     uint32_t bits = gs_releasable_name(name);
     struct gs_release_sum sum = {0};
     struct move move;
-    if (!bits) {
-        return GS_ERR_NOT_FOUND;
-    }
-    if (!begin()) {
-        return GS_ERR_TIMEOUT;
-    }
-    enum gs_status status = gs_releasable_take(state, bits, GS_RELEASABLE_AWAY,
-                                               &move.items, &move.count, &sum);
+    enum gs_status status = begin(state, bits, GS_RELEASABLE_AWAY, &move, &sum);
     if (status != GS_OK) {
-        return end(status);
+        return status;
     }
     status = fill(state, &move);
     if (status == GS_OK) {
@@ -273,7 +274,6 @@ enum gs_status gs_resume(struct gs_state *state, const char *name,
         sum.host_bytes = gs_releasable_copied(bits);
         *out = sum;
     }
-    gs_releasable_settle(move.items, move.count,
-                         status == GS_OK ? GS_RELEASABLE_PRESENT : GS_RELEASABLE_AWAY);
-    return end(status);
+    settle(&move, status == GS_OK ? GS_RELEASABLE_PRESENT : GS_RELEASABLE_AWAY);
+    return status;
 }

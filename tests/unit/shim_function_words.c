@@ -88,6 +88,40 @@ Test(function_words, replaces_words_alone)
     cr_expect_eq(status, 0, "the child has other words");
 }
 
+/* A thread of Go's runs on stacks of Go's, and comes back to this one. */
+Test(function_words, leaves_a_stack_alone_that_its_thread_is_not_on)
+{
+    enum { PAGE = 4096, VARIABLES = 256 };
+    char *memory = mmap(NULL, 3 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *thread = memory + 3 * PAGE - 64;
+    uint64_t *on_stack = (uint64_t *)(void *)(memory + PAGE + 64);
+    uint64_t *variable = (uint64_t *)(void *)(thread - 64);
+
+    cr_assert_neq(memory, MAP_FAILED);
+    cr_assert_eq(mprotect(memory + PAGE, 2 * PAGE, PROT_READ | PROT_WRITE), 0);
+    *on_stack = *variable = FIRST;
+    pid_t child = fork();
+    if (child == 0) {
+        (void)raise(SIGSTOP);
+        _exit(*on_stack != FIRST ? 1 : *variable != BACK ? 2 : 0);
+    }
+    int status;
+    cr_assert_eq(waitpid(child, &status, WUNTRACED), child);
+    struct gs_function_pair pair = {FIRST, BACK};
+    const struct gs_function_stack stack = {.stack = 4096, .thread = (uintptr_t)thread};
+    const struct gs_function_words words = {.pairs = &pair,
+                                            .pair_count = 1,
+                                            .stacks = &stack,
+                                            .stack_count = 1,
+                                            .tls_bytes = VARIABLES};
+    struct gs_function_words_result result;
+    cr_expect_null(gs_function_words_scan(child, &words, true, &result));
+    cr_assert_eq(kill(child, SIGCONT), 0);
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_expect_eq(status, 0, "status %d", WEXITSTATUS(status));
+    (void)munmap(memory, 3 * PAGE);
+}
+
 Test(function_words, says_that_a_process_has_ended)
 {
     struct gs_function_pair pair = {FIRST, BACK};

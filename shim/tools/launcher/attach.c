@@ -164,7 +164,8 @@ static bool call(pid_t pid, const char *library, const char *request, unsigned w
     return !reply->refused;
 }
 
-/* Replaces the words once. Returns NULL, or why not. */
+/* Replaces the words once. Returns NULL, or why not. The threads of earlier rounds stay
+ * in the list: of one that has ended since, the stack has words that nobody reads. */
 static const char *replace_once(pid_t pid, struct reply *reply,
                                 struct gs_function_words_result *result)
 {
@@ -172,9 +173,11 @@ static const char *replace_once(pid_t pid, struct reply *reply,
     struct gs_stop *stop = NULL;
     const char *problem = gs_stop_begin(pid, &stop);
     if (!problem) {
-        size_t count = 0;
-        while (count < STACKS_MOST &&
-               gs_stop_stack(stop, count, &stacks[count].stack, &stacks[count].thread)) {
+        size_t count = reply->words.stack_count;
+        for (size_t i = 0;
+             count < STACKS_MOST &&
+             gs_stop_stack(stop, i, &stacks[count].stack, &stacks[count].thread);
+             i++) {
             count++;
         }
         reply->words.stacks = stacks;

@@ -30,6 +30,7 @@ struct mapping {
     char permissions[5];
     unsigned long inode;
     const char *name;
+    bool behind_guard; /* directly above memory that cannot be accessed */
 };
 
 struct scan {
@@ -91,24 +92,24 @@ static bool is_skipped(const struct gs_function_words *words, uint64_t address)
     return false;
 }
 
-/* Whether an address of the mapping is on a thread's stack: below the thread's variables,
- * which share the mapping unless it is the first thread's; or near the stack pointer,
- * where the program has made the stack itself. */
+/* Whether an address of the mapping is on a thread's stack: the first thread's; one that
+ * the C library has made, above a guard page and below the thread's variables, also while
+ * the thread is on another one, as Go's are; or near a stack pointer, where the program
+ * has made the stack itself. */
 static bool is_on_stack(const struct gs_function_words *words,
                         const struct mapping *mapping, uint64_t address)
 {
+    if (strcmp(mapping->name, "[stack]") == 0) {
+        return true;
+    }
     for (size_t i = 0; i < words->stack_count; i++) {
         const struct gs_function_stack *one = &words->stacks[i];
-        if (one->stack < mapping->begin || one->stack >= mapping->end) {
-            continue;
-        }
-        bool shares = one->thread > one->stack && one->thread < mapping->end;
-        bool first = strcmp(mapping->name, "[stack]") == 0;
-        uint64_t begin = shares || first ? mapping->begin : one->stack - RED_ZONE;
-        uint64_t end = shares  ? one->thread - words->tls_bytes
-                       : first ? mapping->end
-                               : one->stack + OWN_STACK;
-        if (address >= begin && address < end) {
+        bool on_it = one->stack >= mapping->begin && one->stack < mapping->end;
+        bool made = one->thread > mapping->begin && one->thread < mapping->end &&
+                    (mapping->behind_guard || (on_it && one->stack < one->thread));
+        if ((made && address < one->thread - words->tls_bytes) ||
+            (!made && on_it && address >= one->stack - RED_ZONE &&
+             address < one->stack + OWN_STACK)) {
             return true;
         }
     }
@@ -194,6 +195,7 @@ static bool read_mapping(char *line, struct mapping *out)
         at += strcspn(at, " ");
     }
     out->inode = strtoul(at, &at, 10);
+    out->behind_guard = false;
     at += strspn(at, " ");
     at[strcspn(at, "\n")] = '\0';
     out->name = at;
@@ -220,9 +222,17 @@ static const char *scan_all(struct scan *scan, pid_t pid)
     if (!maps) {
         return "its memory cannot be listed";
     }
+    uint64_t guard_end = 0;
     while (fgets(line, sizeof(line), maps)) {
         struct mapping mapping;
-        if (!read_mapping(line, &mapping) || !is_wanted(scan, &mapping)) {
+        if (!read_mapping(line, &mapping)) {
+            continue;
+        }
+        mapping.behind_guard = mapping.begin == guard_end && mapping.inode == 0;
+        if (strcmp(mapping.permissions, "---p") == 0 && mapping.inode == 0) {
+            guard_end = mapping.end;
+        }
+        if (!is_wanted(scan, &mapping)) {
             continue;
         }
         scan->mapping = &mapping;
