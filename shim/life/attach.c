@@ -126,6 +126,7 @@ static void add_variables(void)
 {
     uintptr_t thread = (uintptr_t)__builtin_thread_pointer(), own = (uintptr_t)&gs_thread;
     add("variables %lx\n", (unsigned long)(thread > own ? thread - own : 0) + TLS_MOST);
+    add("thread %lx\n", (unsigned long)thread); /* it ends, and leaves its stack */
 }
 
 static void add_addresses(bool back)

@@ -48,6 +48,7 @@ struct reply {
     const char *refused; /* NULL: it has done it */
     bool again, kept, partly, driver;
     size_t functions; /* of the driver */
+    uint64_t thread;  /* the thread pointer of the one that has called the library */
     struct gs_function_pair pairs[PAIRS_MOST];
     struct gs_function_area skipped[AREAS_MOST];
     struct gs_function_words words;
@@ -87,6 +88,8 @@ static void read_line(struct reply *reply, char *line, bool back)
         reply->driver = true;
     } else if (starts(line, "variables")) {
         reply->words.tls_bytes = strtoull(line + strcspn(line, " "), NULL, 16);
+    } else if (starts(line, "thread")) {
+        reply->thread = strtoull(line + strcspn(line, " "), NULL, 16);
     } else if (starts(line, "skip") && reply->words.skipped_count < AREAS_MOST) {
         two_numbers(line, &first, &second);
         reply->skipped[reply->words.skipped_count++] =
@@ -164,12 +167,13 @@ static bool call(pid_t pid, const char *library, const char *request, unsigned w
     return !reply->refused;
 }
 
+static struct gs_function_stack stacks[STACKS_MOST];
+
 /* Replaces the words once. Returns NULL, or why not. The threads of earlier rounds stay
  * in the list: of one that has ended since, the stack has words that nobody reads. */
 static const char *replace_once(pid_t pid, struct reply *reply,
                                 struct gs_function_words_result *result)
 {
-    static struct gs_function_stack stacks[STACKS_MOST];
     struct gs_stop *stop = NULL;
     const char *problem = gs_stop_begin(pid, &stop);
     if (!problem) {
@@ -197,6 +201,8 @@ static bool replace(pid_t pid, struct reply *reply, const char *wrong, uint64_t 
     struct gs_function_words_result result = {.found = 1};
     const char *problem = NULL;
     *words = 0;
+    stacks[0] = (struct gs_function_stack){.thread = reply->thread}; /* it has ended */
+    reply->words.stack_count = 1;
     for (int round = 0; round < ROUNDS && result.found > 0 && !problem; round++) {
         if (round > 0) {
             gs_nap(ROUND_NS);
