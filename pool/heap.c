@@ -4,10 +4,10 @@
  * A heap is freed only with its pool: a handle stays valid after the context is gone, and
  * readers of the page map may still hold a segment's heap. A dead heap keeps only its
  * record; the pages of its bins and tables go back, its blocks and segments are reused.
- * Its record is reused once its owner has ended, nobody holds a block of it, and so many
- * owners have ended since that no thread is still in a call that began before. It goes to
- * a heap of the same device and backend, so only `self` is another one then, and its
- * counters go on.
+ * Its record serves a later heap of the same device and backend, once its owner has
+ * ended, nobody holds a block of it, and ENDED_KEPT more owners have ended. Only a call
+ * in a context that was destroyed meanwhile, and that lasted until then, would see
+ * another `self`; natively it uses a destroyed context. The record's counters go on.
  *
  * The records of blocks that were live when the heap died are set aside until the next
  * heap dies: a thread may be about to read the block that its allocation returned.

@@ -134,7 +134,7 @@ static void cut_span(struct gs_page_addresses *addresses, struct span *span, siz
     insert(addresses, span);
 }
 
-/* The span of the addresses from `addr` on; NULL: so many bytes there hold memory. */
+/* The span that begins at `addr` and has `bytes` or more; NULL: there is none. */
 static struct span *span_at(const struct gs_page_addresses *addresses, uint64_t addr,
                             size_t bytes)
 {

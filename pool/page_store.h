@@ -54,8 +54,8 @@ enum gs_status gs_page_store_make(struct gs_page_store *store, size_t bytes,
 /* Releases the memory of a range that `make` returned or left. */
 void gs_page_store_give(struct gs_page_store *store, uint64_t addr, size_t bytes);
 /*
- * Releases the memory of such a range, whose addresses stay taken; gives it new memory at
- * the same addresses. `give` takes the range in either state.
+ * `empty` releases the memory of a range that `make` returned; its addresses stay taken.
+ * `fill` gives it new memory at these addresses. `give` takes the range in either state.
  * Errors: as gs_page_ops.create: it stays without memory
  */
 void gs_page_store_empty(struct gs_page_store *store, uint64_t addr, size_t bytes);

@@ -149,8 +149,9 @@ enum gs_status gs_heap_alloc_apart(struct gs_heap *heap, size_t bytes,
                                    enum gs_status (*make)(void *self, size_t bytes,
                                                           uint64_t *addr, int *native),
                                    struct gs_block **out, int *native) GS_MUST_USE;
-/* The memory of such a block, which the caller holds, has gone back to the driver, or has
- * come again (`absent` false); its addresses have not. For the counters of the pool. */
+/* Counts the memory of a block of gs_heap_alloc_apart as returned to the driver
+ * (`absent`), or as obtained again. Its addresses stay. The caller has claimed the block.
+ */
 void gs_block_set_absent(struct gs_block *block, bool absent);
 
 /*

@@ -71,7 +71,7 @@ void gs_starts_put(struct gs_starts *starts, const struct gs_block *block);
 void gs_starts_drop(struct gs_starts *starts, const struct gs_block *block);
 /* Removes all starts of a dead heap, and returns their memory. */
 void gs_starts_clear(struct gs_starts *starts);
-/* The heap begins anew: the table is as gs_starts_init left it. */
+/* Empties the table, as after gs_starts_init: its heap's record is reused. */
 void gs_starts_restart(struct gs_starts *starts);
 
 /* Bits 32 and up are the slot's index, the four below them the tag. */

@@ -170,7 +170,7 @@ static void unbind(struct gs_tcache *tcache, struct gs_segment **detached)
     tiers = heap->tiers;
     gs_lock_take(&tiers->lock); /* the excluding thread holds it: no thread is inside */
     if (atomic_load_explicit(&tcache->heap, memory_order_relaxed) != heap) {
-        gs_lock_drop(&tiers->lock); /* the heap has ended meanwhile */
+        gs_lock_drop(&tiers->lock); /* the heap ended before the lock was taken */
         return;
     }
     gs_tiers_flush(tcache, heap, detached);

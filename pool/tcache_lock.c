@@ -110,8 +110,8 @@ void gs_tiers_admit(struct gs_heap *heap)
     gs_lock_drop(&tiers->lock);
 }
 
-/* Only the owner takes one out, so the first of the list cannot leave it and come back
- * meanwhile. */
+/* Only the owner removes an entry, so the first one cannot leave the list and return
+ * between the two reads. */
 void gs_tcache_loosen(struct gs_tcache *tcache)
 {
     struct gs_tcache *oldest = tcache->oldest;

@@ -57,7 +57,7 @@ static void count_left(void *self, const struct gs_allocation *allocation)
     out->left_bytes[reason] += allocation->bytes;
 }
 
-/* Copies what the program's structure has room for. */
+/* Copies the members that the program's structure has: an older header has fewer. */
 static void give(struct gpushim_released *out, struct gpushim_released *found)
 {
     size_t size = out ? out->size : 0;

@@ -2,11 +2,11 @@
  * torch_graph.c - walks from a tensor of PyTorch over what it holds, as a leak checker
  * does: by the pointers in memory, without PyTorch's declarations.
  *
- * A tensor holds its storage, the function of the graph that made it, and its gradient;
- * such a function holds the functions before it, in a vector, and tensors. All of these
- * are objects with a table of virtual functions in PyTorch's libraries, by which the walk
- * knows them. Objects of Python have none, so the walk does not leave the graph. Sizes
- * are those of glibc's malloc; with another malloc vectors are not followed.
+ * A tensor holds its storage, its gradient, and the graph's node that computed it; a node
+ * holds the nodes of its inputs, in a vector, and saved tensors. Each of these objects
+ * begins with a pointer to a table of virtual functions in PyTorch's libraries, by which
+ * the walk recognizes it. Objects of Python have none, so the walk does not leave the
+ * graph. Sizes are those of glibc's malloc; with another malloc vectors are not followed.
  *
  * Owns:  what walks have found; objects of an ending process, which are not freed.
  * Lock:  `busy`, an atomic flag.

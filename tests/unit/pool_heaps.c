@@ -300,6 +300,29 @@ Test(heap, that_ends_leaves_its_record_to_another)
     bed_fini(&bed);
 }
 
+/* A call that is in an ended heap, as no program's should be, finds its record for the
+ * time in which 64 more heaps end. */
+Test(heap, record_is_not_reused_before_64_more_have_ended)
+{
+    enum { KEPT = 64 };
+    struct gs_heap *ended[KEPT + 1], *heap;
+    struct bed bed;
+
+    bed_init(&bed, GS_GIB, 0);
+    for (int i = 0; i <= KEPT; i++) {
+        cr_assert_eq(gs_heap_create(bed.pool, &bed.fake.backend, &bed.fake, 0, &heap),
+                     GS_OK);
+        for (int j = 0; j < i; j++)
+            cr_assert_neq(heap, ended[j], "the record of heap %d serves heap %d", j, i);
+        ended[i] = heap;
+        gs_heap_kill(heap);
+        gs_heap_end(heap);
+    }
+    cr_assert_eq(gs_heap_create(bed.pool, &bed.fake.backend, &bed.fake, 0, &heap), GS_OK);
+    cr_expect_eq(heap, ended[0]);
+    bed_fini(&bed);
+}
+
 Test(heap, that_lost_its_context_unseen_is_killed_by_a_new_one)
 {
     struct bed bed;
