@@ -82,7 +82,7 @@ static struct gs_heap *make_record(struct gs_pool *pool)
     if (!heap->bins || !heap->large || gs_starts_init(&heap->starts) != GS_OK) {
         goto no_starts;
     }
-    if (pool->cache_bytes && gs_tiers_create(pool, &heap->tiers) != GS_OK) {
+    if (pool->has_tiers && gs_tiers_create(pool, &heap->tiers) != GS_OK) {
         goto no_tiers;
     }
     gs_lock_init(&heap->lock, GS_RANK_HEAP);

@@ -268,8 +268,10 @@ struct gs_ended {
 };
 
 struct gs_pool {
-    size_t segment_bytes, cache_bytes;     /* immutable, as those below */
-    uint32_t stream_blocks, global_blocks; /* see struct gs_pool_config */
+    _Atomic size_t cache_bytes; /* see struct gs_pool_config, as the next */
+    _Atomic uint32_t stream_blocks, global_blocks;
+    bool has_tiers; /* immutable, as those below: heaps have cache tiers */
+    size_t segment_bytes;
     size_t large_step_bytes;
     bool strict_idle, late_pages;
     struct gs_table blocks, segments;

@@ -63,6 +63,7 @@ enum gs_status gs_pool_create(const struct gs_pool_config *config, struct gs_poo
     }
     pool->segment_bytes = config->segment_bytes;
     pool->cache_bytes = config->cache_bytes;
+    pool->has_tiers = config->cache_bytes > 0;
     pool->stream_blocks = config->stream_blocks;
     pool->global_blocks = config->global_blocks;
     pool->large_step_bytes =
@@ -168,4 +169,19 @@ size_t gs_pool_metadata_bytes(struct gs_pool *pool)
         gs_lock_drop(&heap->lock);
     }
     return bytes + gs_pages_bytes(&pool->pages);
+}
+
+bool gs_pool_set_cache(struct gs_pool *pool, size_t bytes, uint32_t stream_blocks,
+                       uint32_t global_blocks)
+{
+    if (!pool->has_tiers) {
+        return false;
+    }
+    atomic_store(&pool->cache_bytes, bytes);
+    atomic_store(&pool->stream_blocks, stream_blocks);
+    atomic_store(&pool->global_blocks, global_blocks);
+    for (struct gs_heap *heap = atomic_load(&pool->heaps); heap; heap = heap->next) {
+        gs_tiers_limit(heap);
+    }
+    return true;
 }

@@ -482,6 +482,23 @@ enum gs_piece_bar {
 size_t gs_pool_largest_piece(struct gs_pool *pool, int device, const struct gs_heap *heap,
                              size_t bytes, enum gs_piece_bar *bar);
 
+/* Changes the limits of the heaps' cache tiers, as in struct gs_pool_config. Returns
+ * false, without effect, if the pool was created without a cache. No lock is held. */
+bool gs_pool_set_cache(struct gs_pool *pool, size_t bytes, uint32_t stream_blocks,
+                       uint32_t global_blocks);
+
+/* A piece of memory that a heap has of its backend. */
+struct gs_pool_segment {
+    const struct gs_heap *heap;
+    int device;
+    uint64_t addr;
+    size_t bytes;
+};
+
+/* Copies the segments whose memory is there, at most `room` of them. Returns how many
+ * there are. */
+size_t gs_pool_segments(struct gs_pool *pool, struct gs_pool_segment *out, size_t room);
+
 /* Checks every invariant; false (with a static sentence in *why) if one is broken. */
 bool gs_pool_check(struct gs_pool *pool, const char **why);
 

@@ -308,8 +308,7 @@ static void add_to_heap(struct gs_tcache *tcache, struct gs_heap *heap)
     tiers->tcache_count++;
 }
 
-/* Recomputes every thread cache's share. No thread is inside. */
-static void share_out(struct gs_heap *heap, struct gs_segment **detached)
+void gs_tcaches_share(struct gs_heap *heap, struct gs_segment **detached)
 {
     struct gs_tiers *tiers = heap->tiers;
     struct gs_link *link;
@@ -349,7 +348,7 @@ static bool bind(struct gs_tcache *tcache, struct gs_heap *heap,
         return true;
     }
     gs_tiers_exclude(heap);
-    share_out(heap, detached);
+    gs_tcaches_share(heap, detached);
     gs_tiers_admit(heap);
     return true;
 }

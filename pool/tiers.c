@@ -28,9 +28,22 @@ static uint32_t bound_of(uint32_t blocks)
     return blocks == GS_TIER_NO_BLOCKS ? 0 : blocks ? blocks : UINT32_MAX;
 }
 
+void gs_tiers_set_limits(struct gs_tiers *tiers, const struct gs_pool *pool)
+{
+    size_t cache_bytes = atomic_load(&pool->cache_bytes);
+
+    tiers->threads_bytes = cache_bytes / 2;
+    tiers->tier_bytes = cache_bytes / 4;
+    tiers->thread_bytes = cache_bytes / 4;
+    if (tiers->thread_bytes > GS_TCACHE_BYTES) {
+        tiers->thread_bytes = GS_TCACHE_BYTES;
+    }
+    tiers->stream_blocks_max = bound_of(atomic_load(&pool->stream_blocks));
+    tiers->global_blocks_max = bound_of(atomic_load(&pool->global_blocks));
+}
+
 enum gs_status gs_tiers_create(const struct gs_pool *pool, struct gs_tiers **out)
 {
-    size_t cache_bytes = pool->cache_bytes;
     struct gs_tiers *tiers = gs_meta_map(sizeof(*tiers));
 
     if (!tiers) {
@@ -41,14 +54,7 @@ enum gs_status gs_tiers_create(const struct gs_pool *pool, struct gs_tiers **out
     for (unsigned i = 0; i < GS_CLASS_COUNT; i++) {
         gs_lock_init(&tiers->global[i].lock, GS_RANK_GLOBAL);
     }
-    tiers->threads_bytes = cache_bytes / 2;
-    tiers->tier_bytes = cache_bytes / 4;
-    tiers->thread_bytes = cache_bytes / 4;
-    if (tiers->thread_bytes > GS_TCACHE_BYTES) {
-        tiers->thread_bytes = GS_TCACHE_BYTES;
-    }
-    tiers->stream_blocks_max = bound_of(pool->stream_blocks);
-    tiers->global_blocks_max = bound_of(pool->global_blocks);
+    gs_tiers_set_limits(tiers, pool);
     *out = tiers;
     return GS_OK;
 }

@@ -162,11 +162,12 @@ struct gs_tiers {
         suspended; /* calls until the thread caches open again; raised under lock */
     bool drained;  /* lock: since the last drain no block was cached and no thread cache
                     * opened; valid while suspended */
-    size_t threads_bytes;       /* limit of all thread caches together; immutable */
-    size_t thread_bytes;        /* limit of one thread cache; immutable */
-    size_t tier_bytes;          /* limit of the stream tier, and of the global tier;
-                                 * immutable */
-    uint32_t stream_blocks_max; /* in one stream cache; immutable, as the next */
+    /* Limits, which change while no thread is inside a thread cache (gs_tiers_limit) ...
+     */
+    size_t threads_bytes;       /* of all thread caches together */
+    size_t thread_bytes;        /* of one thread cache */
+    size_t tier_bytes;          /* of the stream tier, and of the global tier */
+    uint32_t stream_blocks_max; /* in one stream cache */
     uint32_t global_blocks_max;
     struct gs_link tcaches; /* lock */
     unsigned tcache_count;  /* lock */
@@ -179,9 +180,11 @@ struct gs_tiers {
 
 /* ---- tiers.c: moves between the cache tiers --------------------------------------- */
 
-/* Creates the cache tiers of a heap; cache_bytes > 0. Errors: GS_ERR_HOST_NOMEM. */
+/* Creates the cache tiers of a heap. Errors: GS_ERR_HOST_NOMEM. */
 enum gs_status gs_tiers_create(const struct gs_pool *pool,
                                struct gs_tiers **out) GS_MUST_USE;
+/* Sets the limits to the pool's. No thread may be inside a thread cache. */
+void gs_tiers_set_limits(struct gs_tiers *tiers, const struct gs_pool *pool);
 /* Unbinds the thread caches. No thread may be in a call for the heap. */
 void gs_tiers_destroy(struct gs_tiers *tiers);
 
@@ -210,8 +213,10 @@ void gs_tiers_flush(struct gs_tcache *tcache, struct gs_heap *heap,
 /* Releases every cached block of the heap into the segments. Returns their bytes. No lock
  * is held. */
 size_t gs_tiers_drain(struct gs_heap *heap);
-/* The same. Nothing is cached for the next GS_SUSPENDED calls: the device is full, and
- * every hole counts. */
+/* The same, and the limits are the pool's from then on. */
+void gs_tiers_limit(struct gs_heap *heap);
+/* The same as gs_tiers_drain. Nothing is cached for the next GS_SUSPENDED calls: the
+ * device is full, and every hole counts. */
 size_t gs_tiers_suspend(struct gs_heap *heap);
 /* Counts a call for the heap that found its thread cache closed, which the tiers of a
  * full device are. No lock is held. */
@@ -278,6 +283,9 @@ static inline struct gs_tcache *gs_tcache_of(struct gs_heap *heap)
                : gs_tcache_search(heap);
 }
 
+/* Recomputes every thread cache's share of the limit. No thread is inside; tiers->lock is
+ * held. Adds segments that have to be returned to *detached. */
+void gs_tcaches_share(struct gs_heap *heap, struct gs_segment **detached);
 /* Unbinds every thread cache of a heap whose cache tiers end; their owners may bind them
  * to other heaps. tiers->lock is held, or no thread is in a call for the heap. */
 void gs_tcaches_unbind(struct gs_tiers *tiers);

@@ -101,6 +101,21 @@ size_t gs_tiers_drain(struct gs_heap *heap)
     return drain(heap, 0);
 }
 
+void gs_tiers_limit(struct gs_heap *heap)
+{
+    struct gs_tiers *tiers = heap->tiers;
+    struct gs_segment *detached = NULL;
+    struct gs_chain chain = {0};
+
+    gs_tiers_exclude(heap);
+    gather(tiers, &chain);
+    gs_chain_release(heap, &chain, &detached);
+    gs_tiers_set_limits(tiers, heap->pool);
+    gs_tcaches_share(heap, &detached);
+    gs_tiers_admit(heap);
+    gs_segments_return(detached);
+}
+
 size_t gs_tiers_suspend(struct gs_heap *heap)
 {
     return drain(heap, GS_SUSPENDED);

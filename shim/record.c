@@ -14,22 +14,27 @@ bool gs_record_detailed;
 
 /* True if sums of all allocations are kept. Set at start, then constant. */
 static bool is_tallied;
-static bool is_logged; /* GPUSHIM_VERBOSE=3: a line for each allocation and free */
+static bool is_detailed; /* likewise: gs_record_detailed without a trace */
+static bool is_logged;   /* GPUSHIM_VERBOSE=3: a line for each allocation and free */
 
 /* ---- sampling and windows ------------------------------------------------------- */
+
+void gs_record_trace_changed(void)
+{
+    __atomic_store_n(&gs_record_detailed, gs_tracing() || is_detailed, __ATOMIC_RELAXED);
+}
 
 void gs_record_configure(const struct gs_options *options, bool tallied)
 {
     bool part = !options->track_start || options->track_signal[0];
     bool fewer = options->track_sample_bytes || options->track_min_bytes;
     is_tallied = tallied;
+    is_detailed = is_tallied || (options->track && (part || fewer));
     is_logged = gs_log_enabled(GS_LOG_DEBUG);
     if (is_logged) {
         gs_trace_stay_on();
     }
-    __atomic_store_n(&gs_record_detailed,
-                     gs_tracing() || is_tallied || (options->track && (part || fewer)),
-                     __ATOMIC_RELAXED);
+    gs_record_trace_changed();
 }
 
 struct gs_sampling gs_record_sampling(const struct gs_options *options)

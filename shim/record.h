@@ -50,12 +50,14 @@ static inline bool gs_call_is_on_host(const struct gs_call *call)
 }
 
 /* True if allocations and frees need more than a record with a stack: a trace, sums,
- * or sampling. Set at start, then constant. Atomic. */
+ * or sampling. Changes with gs_record_trace_changed alone. Atomic. */
 extern bool gs_record_detailed __attribute__((visibility("hidden")));
 
 /* Called at the end of start: reads the options. `tallied`: the outputs need sums of all
  * allocations. */
 void gs_record_configure(const struct gs_options *options, bool tallied);
+/* Called when a trace has begun or ended while the program runs. */
+void gs_record_trace_changed(void);
 /* The stack of a part that an allocator above hands out; 0: not recorded, or only those
  * of some allocations are. */
 uint32_t gs_record_part_stack(struct gs_state *state);

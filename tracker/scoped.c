@@ -1,5 +1,5 @@
 /*
- * scoped.c - the live allocations of a scope.
+ * scoped.c - the live allocations: all, or those of a scope.
  * Owns: nothing.   Lock: none.
  */
 #include <string.h>
@@ -32,7 +32,7 @@ static bool is_within(const struct search *search, uint32_t stack)
                               search->name);
 }
 
-static bool visit(void *arg, const struct gs_allocation *allocation)
+static bool visit_within(void *arg, const struct gs_allocation *allocation)
 {
     const struct search *search = arg;
 
@@ -50,6 +50,28 @@ void gs_tracker_visit_scope(struct gs_tracker *tracker, const char *name,
     struct search search = {tracker->config.stacks, name, call, self};
 
     if (search.stacks != NULL) {
-        gs_records_visit(tracker, visit, &search);
+        gs_records_visit(tracker, visit_within, &search);
     }
+}
+
+struct call {
+    void (*visit)(void *self, const struct gs_allocation *allocation);
+    void *self;
+};
+
+static bool call_visit(void *arg, const struct gs_allocation *allocation)
+{
+    const struct call *call = arg;
+
+    call->visit(call->self, allocation);
+    return true;
+}
+
+void gs_tracker_visit(struct gs_tracker *tracker,
+                      void (*visit)(void *self, const struct gs_allocation *allocation),
+                      void *self)
+{
+    struct call call = {visit, self};
+
+    gs_records_visit(tracker, call_visit, &call);
 }

@@ -367,6 +367,12 @@ void gs_tracker_error_not_idle(struct gs_tracker *tracker, int device, uint64_t 
 enum gs_status gs_tracker_look_up(struct gs_tracker *tracker, uint64_t addr,
                                   struct gs_allocation *out) GS_MUST_USE;
 
+/* Calls `visit` with a copy of each live allocation. No lock is held: one that is made or
+ * freed meanwhile may be left out. */
+void gs_tracker_visit(struct gs_tracker *tracker,
+                      void (*visit)(void *self, const struct gs_allocation *allocation),
+                      void *self);
+
 /* Calls `visit` with a copy of each live allocation within a scope of this name
  * (scopes.h), as far as its stack was recorded. No lock is held. */
 void gs_tracker_visit_scope(struct gs_tracker *tracker, const char *name,

@@ -11,8 +11,12 @@
 #include "shim/heaps/pressure.h"
 #include "shim/heaps/releasable.h"
 #include "shim/heaps/warmup.h"
+#include "shim/host/host_pools.h"
+#include "shim/limits/cache_sizes.h"
 #include "shim/limits/mem_limits.h"
+#include "shim/memory/trace_switch.h"
 #include "shim/report/interim.h"
+#include "shim/report/leak_rules.h"
 #include "shim/report/report_settings.h"
 #include "shim/settings/log.h"
 #include "shim/settings/options_lists.h"
@@ -160,25 +164,58 @@ gpushim_result gs_api_off_pressure(gpushim_pressure_call call, void *self)
     return found ? GPUSHIM_OK : GPUSHIM_NOT_FOUND;
 }
 
+/* Changes the cache tiers of the pool, and of that of pinned memory. Returns NULL, or why
+ * it cannot. */
+static const char *change_cache(const struct gs_state *state, const char *text)
+{
+    struct gs_cache_sizes cache;
+    const char *wrong = gs_cache_sizes_parse(text, &cache);
+    if (wrong || !state->pool) {
+        return wrong ? wrong : "the pool is off";
+    }
+    if (!gs_pool_set_cache(state->pool, cache.bytes, cache.stream_blocks,
+                           cache.global_blocks)) {
+        return "the program started without a cache (GPUSHIM_POOL_CACHE=0)";
+    }
+    gs_host_set_cache(state, cache.bytes);
+    return NULL;
+}
+
 /* ---- options ----------------------------------------------------------------------- */
 
-/* Statements of settable.def, after the option has its new value. */
-static bool apply(struct gs_state *state, const struct gs_options *options, unsigned row)
+static gpushim_result refuse(const struct gs_options *options, unsigned row,
+                             const char *problem, struct gs_options_messages *notes)
 {
+    const struct gs_option *option = &gs_options_table[row];
+    char text[GS_OPTION_SIZE_BYTES];
+    (void)snprintf(notes->text, sizeof(notes->text), "gpushim: %s=%.200s: %s",
+                   option->name, gs_option_value_text(option, options, false, text),
+                   problem);
+    return GPUSHIM_INVALID;
+}
+
+/* What settable.def says of the row. */
+static gpushim_result apply(struct gs_state *state, const struct gs_options *options,
+                            unsigned row, struct gs_options_messages *notes)
+{
+    const char *problem;
     switch (row) {
 #define GS_SETTABLE(field, statement)                                                    \
     case GS_OPTION_ROW_##field:                                                          \
         __atomic_store_n(&state->options.field, options->field, __ATOMIC_RELAXED);       \
         statement;                                                                       \
-        return true;
-#define GS_SETTABLE_TEXT(field, statement)                                               \
+        return GPUSHIM_OK;
+#define GS_SETTABLE_TEXT(field, expression)                                              \
     case GS_OPTION_ROW_##field:                                                          \
+        problem = expression;                                                            \
+        if (problem) {                                                                   \
+            return refuse(options, row, problem, notes);                                 \
+        }                                                                                \
         memcpy(state->options.field, options->field, sizeof(options->field));            \
-        statement;                                                                       \
-        return true;
+        return GPUSHIM_OK;
 #include "shim/api/settable.def"
     default:
-        return false;
+        return GPUSHIM_AT_START;
     }
 }
 
@@ -225,7 +262,7 @@ static gpushim_result apply_list(struct gs_state *state, const struct gs_options
     }
     for (size_t i = 0; i < gs_items_count; i++) {
         if (gs_items[i].list == list && is_other(state, read, gs_items[i].row)) {
-            (void)apply(state, read, gs_items[i].row);
+            (void)apply(state, read, gs_items[i].row, notes);
         }
     }
     return GPUSHIM_OK;
@@ -265,7 +302,7 @@ static gpushim_result set_option(struct gs_state *state, const char *name,
                            "limit, so its memory was never counted");
             return GPUSHIM_AT_START;
         }
-        return apply(state, read, row) ? GPUSHIM_OK : GPUSHIM_AT_START;
+        return apply(state, read, row, notes);
     case GS_ERR_NOT_FOUND:
         return GPUSHIM_NOT_FOUND;
     default:

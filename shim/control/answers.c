@@ -12,6 +12,11 @@
 #include "shim/life/trim_thread.h"
 #include "shim/report/finish.h"
 #include "shim/report/outputs.h"
+#include "shim/report/statistics.h"
+#include "shim/statefile/control_message.h"
+#include "shim/statefile/state_file.h"
+#include "shim/trace/trace.h"
+#include "shim/trace/trace_file.h"
 #include "tracker/names/child_waits.h"
 
 /* How long the trim thread may look for a time at which the device is idle. */
@@ -81,10 +86,24 @@ void gs_answer(struct gs_state *state, char *line, struct gs_answer *out)
 
 /* ---- settings ---------------------------------------------------------------------- */
 
-void gs_answer_set(struct gs_state *state, char *text, struct gs_answer *out)
+/* Sets an option as a thread that calls gpushim.h does. *problem: what was said, in
+ * `line`; "": nothing. */
+static gpushim_result set_option(const char *name, const char *value, char line[512],
+                                 const char **problem)
 {
     static const char prefix[] = "gpushim: "; /* of lines for the log */
-    char line[256] = "", now[512] = "";
+    line[0] = '\0';
+    gs_thread.depth = 0;
+    gpushim_result result = gs_api_set_option(name, value, line, 512);
+    gs_thread.depth = 1;
+    *problem = strncmp(line, prefix, strlen(prefix)) == 0 ? line + strlen(prefix) : line;
+    return result;
+}
+
+void gs_answer_set(struct gs_state *state, char *text, struct gs_answer *out)
+{
+    char line[512], now[512] = "";
+    const char *problem;
     char *value = strchr(text, '=');
     (void)state;
     if (!value || value == text) {
@@ -92,16 +111,11 @@ void gs_answer_set(struct gs_state *state, char *text, struct gs_answer *out)
         return;
     }
     *value++ = '\0';
-    gs_thread.depth = 0; /* as a thread that calls gpushim.h */
-    gpushim_result result = gs_api_set_option(text, value, line, sizeof(line));
-    const char *problem =
-        strncmp(line, prefix, strlen(prefix)) == 0 ? line + strlen(prefix) : line;
-    if (result == GPUSHIM_OK) {
-        (void)gs_api_get_option(text, now, sizeof(now));
-    }
-    gs_thread.depth = 1;
-    switch (result) {
+    switch (set_option(text, value, line, &problem)) {
     case GPUSHIM_OK:
+        gs_thread.depth = 0;
+        (void)gs_api_get_option(text, now, sizeof(now));
+        gs_thread.depth = 1;
         gs_answer_add(out, "%s=%s", text, now);
         break;
     case GPUSHIM_AT_START:
@@ -148,6 +162,31 @@ void gs_answer_trim(struct gs_state *state, char *text, struct gs_answer *out)
     }
 }
 
+/* ---- a trace ----------------------------------------------------------------------- */
+
+void gs_answer_trace(struct gs_state *state, char *text, struct gs_answer *out)
+{
+    static const char start[] = "start ";
+    const char *problem;
+    char line[512];
+    bool starts = strncmp(text, start, strlen(start)) == 0 && text[strlen(start)];
+    (void)state;
+    if (!starts && strcmp(text, "stop") != 0) {
+        gs_answer_refuse(out, "trace takes start FILE, or stop");
+        return;
+    }
+    if (!starts && !gs_trace_file_path()[0]) {
+        gs_answer_refuse(out, "no trace is recorded");
+        return;
+    }
+    if (set_option("GPUSHIM_TRACE_FILE", starts ? text + strlen(start) : "", line,
+                   &problem) != GPUSHIM_OK) {
+        gs_answer_refuse(out, "%s", problem[0] ? problem : "not possible now");
+    } else {
+        gs_answer_add(out, "%s", gs_trace_file_path());
+    }
+}
+
 /* ---- reports ----------------------------------------------------------------------- */
 
 static void report(struct gs_state *state, struct gs_interim what, struct gs_answer *out)
@@ -183,8 +222,27 @@ void gs_answer_owners(struct gs_state *state, char *text, struct gs_answer *out)
            (struct gs_interim){.ending = "on gpushim owners", .owners_alone = true}, out);
 }
 
+/* The tracker's data, as a state file has it: it changes while it is sent. */
+static void export_state(struct gs_state *state, struct gs_answer *out)
+{
+    if (!state->tracker) {
+        gs_answer_refuse(out, "nothing is recorded: GPUSHIM_TRACK=off");
+        return;
+    }
+    gs_statistics_keep_now(state);
+    out->memory = gs_state_file_bytes(&out->memory_bytes);
+    if (!out->memory) {
+        gs_answer_refuse(out, "its data is not in one place: the address space of the "
+                              "process is limited (ulimit -v)");
+    }
+}
+
 void gs_answer_export(struct gs_state *state, char *text, struct gs_answer *out)
 {
+    if (strcmp(text, GS_CONTROL_STATE) == 0) {
+        export_state(state, out);
+        return;
+    }
     char wrong[GS_OUTPUTS_WRONG_BYTES];
     enum gs_export_row row = (enum gs_export_row)gs_outputs_format(text, strlen(text));
     if (row == GS_EXPORT_FORMATS) {

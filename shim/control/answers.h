@@ -17,6 +17,8 @@ struct gs_answer {
     bool cut;                           /* there was no room for all of it */
     const struct gs_line_server *lines; /* who asks finds lines; NULL: the process does */
     struct gs_text report;              /* in place of `text`, if it has any */
+    const void *memory;                 /* likewise, if not NULL: as it is when sent */
+    size_t memory_bytes;
     size_t length;
     char text[GS_ANSWER_BYTES];
 };

@@ -90,10 +90,16 @@ static struct gs_control_box *attach(int segment)
 
 static void write_answer(struct gs_control_box *box, const struct gs_answer *from)
 {
-    bool is_report = !from->refused && from->report.length > 0;
-    const char *text = is_report ? from->report.data : from->text;
-    size_t left = is_report ? from->report.length : from->length;
+    const char *text = from->text;
+    size_t left = from->length;
     uint32_t turn = GS_CONTROL_TAKEN;
+    if (!from->refused && from->memory) {
+        text = from->memory;
+        left = from->memory_bytes;
+    } else if (!from->refused && from->report.length > 0) {
+        text = from->report.data;
+        left = from->report.length;
+    }
     box->refused = from->refused;
     box->total = left;
     do {
@@ -169,6 +175,7 @@ static void serve(int segment)
     memcpy(line, box->request, sizeof(line)); /* the data read does not change */
     answer.refused = answer.cut = false;
     answer.lines = box->finds_lines ? &asker.server : NULL;
+    answer.memory = NULL;
     answer.length = 0;
     answer.text[0] = '\0';
     if (gs_control_hand_over(box, GS_CONTROL_ASKED, GS_CONTROL_TAKEN)) {

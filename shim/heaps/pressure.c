@@ -25,10 +25,10 @@
 
 bool gs_pressure_watched;
 
-static struct gs_pressure_levels levels; /* immutable after start, like `given` */
-static bool given;                       /* GPUSHIM_PRESSURE is set */
-
 static struct gs_mutex pressure_lock = GS_MUTEX(GS_RANK_PRESSURE);
+
+static struct gs_pressure_levels levels;
+static bool given; /* GPUSHIM_PRESSURE is set; read without the lock, too */
 
 static struct device {
     gpushim_pressure level, highest;
@@ -68,6 +68,23 @@ void gs_pressure_start(const char *text)
     if (given) {
         start_watching();
     }
+}
+
+const char *gs_pressure_change(const struct gs_state *state, const char *text)
+{
+    struct gs_pressure_levels changed;
+    const char *wrong = gs_pressure_parse(text, &changed);
+    if (wrong || !state->pool) {
+        return wrong ? wrong : "the pool is off";
+    }
+    gs_mutex_lock(&pressure_lock);
+    levels = changed;
+    gs_mutex_unlock(&pressure_lock);
+    __atomic_store_n(&given, *text != '\0', __ATOMIC_RELAXED);
+    if (*text) {
+        start_watching();
+    }
+    return NULL;
 }
 
 void gs_pressure_reset(void)
@@ -132,7 +149,7 @@ static void log_change(int ordinal, gpushim_pressure was, gpushim_pressure now,
 {
     static struct gs_log_limit limit;
     char used[24], all[24];
-    if (given && now != was) {
+    if (__atomic_load_n(&given, __ATOMIC_RELAXED) && now != was) {
         gs_log_limited(&limit, LINES,
                        now > was && now >= GPUSHIM_WARNING ? GS_LOG_WARN : GS_LOG_INFO,
                        "memory pressure on GPU %d %s from %s to %s: %s of %s in use, of "
@@ -202,13 +219,15 @@ bool gs_pressure_history(unsigned ordinal, gpushim_pressure *highest, uint64_t *
     *highest = devices[ordinal].highest;
     *changes = devices[ordinal].changes;
     gs_mutex_unlock(&pressure_lock);
-    return given;
+    return __atomic_load_n(&given, __ATOMIC_RELAXED);
 }
 
 /* The bytes to return so that no more than the level's target is in use. */
 static size_t excess_at(gpushim_pressure level, const struct use *use)
 {
+    gs_mutex_lock(&pressure_lock);
     double target = levels.target[level], most = 0;
+    gs_mutex_unlock(&pressure_lock);
     for (size_t i = 0; i < GS_LIMITS && target > 0; i++) {
         const struct gs_limit_use *limit = &use->limits[i];
         double excess = limit->in_bytes

@@ -22,6 +22,9 @@
 
 /* Called at start: reads GPUSHIM_PRESSURE, and logs an error in it. */
 void gs_pressure_start(const char *text);
+/* Changes the levels while the program runs; "": the defaults, without lines and without
+ * shrinking. Returns NULL, or why not, as the end of a sentence. */
+const char *gs_pressure_change(const struct gs_state *state, const char *text);
 void gs_pressure_reset(void); /* in a forked child */
 
 /* Atomic: levels are checked. */

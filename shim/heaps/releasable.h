@@ -23,7 +23,7 @@ extern bool gs_alloc_detours __attribute__((visibility("hidden")));
 /* Called at start, and when the option has changed: from now on allocations within these
  * scopes are releasable. Names beyond the first 32 are rejected with a line. */
 void gs_releasable_start(const struct gs_state *state);
-void gs_releasable_change(const struct gs_state *state, const char *names);
+const char *gs_releasable_change(const struct gs_state *state, const char *names);
 void gs_releasable_reset(void); /* in a forked child, as the next */
 void gs_releasable_names_reset(void);
 

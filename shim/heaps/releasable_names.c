@@ -48,7 +48,7 @@ static uint32_t add_name(const char *text, size_t length)
     return 1u << count;
 }
 
-void gs_releasable_change(const struct gs_state *state, const char *text)
+const char *gs_releasable_change(const struct gs_state *state, const char *text)
 {
     uint32_t wanted = 0;
     while (state->pool && *text) {
@@ -70,11 +70,12 @@ void gs_releasable_change(const struct gs_state *state, const char *text)
     if (wanted) {
         __atomic_store_n(&gs_alloc_detours, true, __ATOMIC_RELEASE);
     }
+    return NULL;
 }
 
 void gs_releasable_start(const struct gs_state *state)
 {
-    gs_releasable_change(state, state->options.releasable);
+    (void)gs_releasable_change(state, state->options.releasable);
 }
 
 /* The names of the calling thread's scopes. */

@@ -127,6 +127,13 @@ enum gs_status gs_host_start(struct gs_state *state, size_t cache_bytes)
     return status;
 }
 
+void gs_host_set_cache(const struct gs_state *state, size_t cache_bytes)
+{
+    if (state->host_pool) {
+        (void)gs_pool_set_cache(state->host_pool, cache_bytes / CACHE_SHARE, 0, 0);
+    }
+}
+
 void gs_host_reset(void)
 {
     gs_mutex_init(&making, GS_RANK_HOST_HEAPS);

@@ -21,6 +21,8 @@ static_assert(GS_HOST_HEAPS == 2 * GS_HOST_KEYS, "a heap for each key and kind o
 /* Called at start, after the pool, which caches `cache_bytes`. Errors:
  * GS_ERR_HOST_NOMEM. */
 enum gs_status gs_host_start(struct gs_state *state, size_t cache_bytes) GS_MUST_USE;
+/* Changes the limit of the cache tiers; bytes as for gs_host_start. */
+void gs_host_set_cache(const struct gs_state *state, size_t cache_bytes);
 /* For the trim thread: whether pinned memory of the context has been idle for too long;
  * and returning it to the driver, as gs_heap_give_aged. */
 bool gs_host_has_aged(struct gs_state *state, const struct gs_context *context);

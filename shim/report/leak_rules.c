@@ -5,13 +5,15 @@
  * Reads them at the first CUDA call, not at exit: their errors should be known before a
  * long run, and the program may change its folder before its exit.
  *
- * Owns:  the rules.   Lock: written at start; only the report, written once, reads them.
+ * Owns:  the rules.   Lock: the pointer is atomic; one report at a time reads the rules.
+ * Those that were replaced stay, for a report that is being written.
  */
 #include "shim/report/leak_rules.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -35,7 +37,7 @@
 /* Tries, 10 ms apart, to be the one process that adds rules to a file. */
 #define TURN_TRIES 200u
 
-static struct gs_suppressions *rules;
+static struct gs_suppressions *rules; /* atomic */
 static bool started;
 static char added_to[PATH_MAX]; /* a pattern, absolute; "": no file */
 
@@ -59,9 +61,9 @@ static void log_file(const char *path, const char *what)
                 path, what);
 }
 
-static void add_file(const char *path)
+static void add_file(struct gs_suppressions *to, const char *path)
 {
-    static char whole[PATH_MAX]; /* under the start lock */
+    static char whole[PATH_MAX]; /* under the start lock, or that of the options */
     struct problem_log telling = {.path = path};
     const char *problem;
     size_t length;
@@ -71,7 +73,7 @@ static void add_file(const char *path)
         log_file(path, problem ? problem : "larger than 64 MiB");
         return;
     }
-    if (gs_suppressions_add(rules, path, text, length, log_problem, &telling) != GS_OK) {
+    if (gs_suppressions_add(to, path, text, length, log_problem, &telling) != GS_OK) {
         log_file(path, gs_status_text(GS_ERR_HOST_NOMEM));
     }
     if (telling.problems > PROBLEMS_LOGGED) {
@@ -94,9 +96,9 @@ bool gs_rules_is_rule(const char *list)
     return false;
 }
 
-static void add_files(const char *list)
+static void add_files(struct gs_suppressions *to, const char *list)
 {
-    static char path[GS_OPTIONS_PATH_BYTES]; /* under the start lock */
+    static char path[GS_OPTIONS_PATH_BYTES]; /* as `whole` */
     if (gs_rules_is_rule(list)) {
         gs_log_line(GS_LOG_WARN,
                     "GPUSHIM_SUPPRESSIONS=%.600s: " GS_RULES_WRONG "; left out", list);
@@ -107,7 +109,7 @@ static void add_files(const char *list)
         memcpy(path, list, length);
         path[length] = '\0';
         if (length > 0) {
-            add_file(path);
+            add_file(to, path);
         }
         list += length + (list[length] == ':');
     }
@@ -123,6 +125,21 @@ static void print_builtin(void)
     gs_text_free(&text);
 }
 
+/* Makes the rules of the options those of the next report. */
+static bool read_rules(const struct gs_options *options)
+{
+    struct gs_suppressions *made;
+    if (gs_suppressions_create(&made) != GS_OK) {
+        return false;
+    }
+    add_files(made, options->suppressions);
+    if (options->suppressions_builtin && gs_suppressions_add_builtin(made) != GS_OK) {
+        gs_log_line(GS_LOG_WARN, "no memory for the built-in suppressions");
+    }
+    __atomic_store_n(&rules, made, __ATOMIC_RELEASE);
+    return true;
+}
+
 void gs_rules_start(const struct gs_options *options)
 {
     if (started) {
@@ -135,18 +152,46 @@ void gs_rules_start(const struct gs_options *options)
     if (options->write_suppressions[0]) {
         gs_log_pattern_keep(added_to, options->write_suppressions);
     }
-    if (!options->track || gs_suppressions_create(&rules) != GS_OK) {
-        return;
+    if (options->track) {
+        (void)read_rules(options);
     }
-    add_files(options->suppressions);
-    if (options->suppressions_builtin && gs_suppressions_add_builtin(rules) != GS_OK) {
-        gs_log_line(GS_LOG_WARN, "no memory for the built-in suppressions");
+}
+
+/* Returns the first file of the list that cannot be read; NULL: there is none. */
+static const char *unreadable(const char *list)
+{
+    static char path[GS_OPTIONS_PATH_BYTES], whole[PATH_MAX]; /* as in add_files */
+    while (*list) {
+        size_t length = strcspn(list, ":");
+        memcpy(path, list, length);
+        path[length] = '\0';
+        gs_start_folder_absolute(path, whole);
+        if (length > 0 && access(whole, R_OK) != 0) {
+            return path;
+        }
+        list += length + (list[length] == ':');
     }
+    return NULL;
+}
+
+const char *gs_rules_change(const struct gs_options *options)
+{
+    static char problem[GS_OPTIONS_PATH_BYTES + 128]; /* under the lock of the options */
+    const char *path;
+    if (gs_rules_is_rule(options->suppressions)) {
+        return GS_RULES_WRONG;
+    }
+    if ((path = unreadable(options->suppressions))) {
+        (void)snprintf(problem, sizeof(problem), "cannot read %.100s: %s", path,
+                       gs_output_error_text(errno));
+        return problem;
+    }
+    return read_rules(options) ? NULL : gs_status_text(GS_ERR_HOST_NOMEM);
 }
 
 struct gs_suppressions *gs_rules(void)
 {
-    return rules;
+    return __atomic_load_n(&rules, __ATOMIC_ACQUIRE);
 }
 
 /* ---- a file of rules to add to ---------------------------------------------------- */

@@ -13,6 +13,10 @@
  * start. */
 void gs_rules_start(const struct gs_options *options);
 
+/* Replaces the rules while the program runs. Returns NULL, or why not, as the end of a
+ * sentence. One caller at a time. */
+const char *gs_rules_change(const struct gs_options *options);
+
 /* For the report; NULL: none. */
 struct gs_suppressions *gs_rules(void);
 

@@ -96,13 +96,19 @@ void gs_statistics_frees(const struct gs_state *state, struct gs_report_config *
     out->host_pooled = gs_host_has_served() || gs_managed_has_served();
 }
 
+static bool make_room(const struct gs_state *state)
+{
+    struct gs_statistics_file *made =
+        state->tracker ? gs_state_file_annex(sizeof(*made)) : NULL;
+    keeping.lazy = is_lazy(state);
+    __atomic_store_n(&keeping.kept, made, __ATOMIC_RELEASE);
+    return made != NULL;
+}
+
 void gs_statistics_start(const struct gs_state *state)
 {
-    keeping.kept =
-        state->tracker ? gs_state_file_annex(sizeof(struct gs_statistics_file)) : NULL;
-    keeping.lazy = is_lazy(state);
-    __atomic_store_n(&gs_statistics_kept, keeping.kept != NULL, __ATOMIC_RELEASE);
-    if (keeping.kept) {
+    if (!gs_state_file_is_private() && make_room(state)) {
+        __atomic_store_n(&gs_statistics_kept, true, __ATOMIC_RELEASE);
         __atomic_store_n(&gs_safe_points_wanted, true, __ATOMIC_RELAXED);
     }
 }
@@ -116,7 +122,7 @@ void gs_statistics_reset(void)
 /* The set that may be written; NULL: none, or another thread writes. */
 static struct gs_statistics *begin(void)
 {
-    if (!__atomic_load_n(&gs_statistics_kept, __ATOMIC_ACQUIRE) ||
+    if (!__atomic_load_n(&keeping.kept, __ATOMIC_ACQUIRE) ||
         __atomic_exchange_n(&keeping.busy, true, __ATOMIC_ACQ_REL)) {
         return NULL;
     }
@@ -147,6 +153,16 @@ void gs_statistics_keep(const struct gs_statistics *statistics, size_t count)
     struct gs_statistics *set = begin();
     if (set) {
         memcpy(set, statistics, count * sizeof(*statistics));
+        end();
+    }
+}
+
+void gs_statistics_keep_now(struct gs_state *state)
+{
+    struct gs_statistics *set;
+    if ((keeping.kept || make_room(state)) && (set = begin())) {
+        gs_statistics_take(
+            state, set, (size_t)__atomic_load_n(&state->device_count, __ATOMIC_ACQUIRE));
         end();
     }
 }

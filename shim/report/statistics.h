@@ -73,6 +73,8 @@ void gs_statistics_by_size(struct gs_state *state, int device,
 
 /* Saves the statistics in the state file, if there is one. */
 void gs_statistics_keep(const struct gs_statistics *statistics, size_t count);
+/* Collects and saves the statistics in the memory of a state file, whoever has it. */
+void gs_statistics_keep_now(struct gs_state *state);
 /* Collects and saves the statistics, if a copy is due. No lock is held. */
 void gs_statistics_keep_late(struct gs_state *state) __attribute__((cold, noinline));
 

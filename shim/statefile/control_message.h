@@ -31,6 +31,9 @@
 #include <time.h>
 #include <unistd.h>
 
+/* What `export` sends besides the formats of GPUSHIM_OUTPUT: a state file. */
+#define GS_CONTROL_STATE "state"
+
 #define GS_CONTROL_THREAD     "gpushim-ctrl:"
 #define GS_CONTROL_ANY        "on"
 #define GS_CONTROL_NAME_BYTES 16 /* of a thread, with its NUL */

@@ -8,7 +8,8 @@
  * again, if it is still the file that was created.
  *
  * In a program that the command gpushim started, the state is kept without a file, too
- * (kept_state.h).
+ * (kept_state.h). In any other it is memory of the process in the same form, which the
+ * command can ask for (export PID state).
  *
  * Owns:  the file and its mapping.   Lock: the lock of the state's memory while it grows;
  *        the first thread that finds a device writes its name.   Design: docs/state.md
@@ -23,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
@@ -48,6 +50,9 @@
 #endif
 static const size_t rooms[] = {64 * GS_GIB, 4 * GS_GIB, 256 * GS_MIB};
 
+/* Of memory that nobody else has. */
+#define PRIVATE_ROOM_BYTES (4 * GS_GIB)
+
 static struct {
     struct gs_state_memory *memory; /* atomic; NULL: no file */
     void *bytes;
@@ -55,6 +60,7 @@ static struct {
     size_t length; /* the file's; changes under the memory's lock */
     struct gs_output_map named;
     struct gs_kept_state kept; /* in place of a file */
+    bool is_private;           /* neither: pages of this process */
 } file;
 
 static void describe(const struct gs_options *options, struct gs_state_process *process)
@@ -248,16 +254,51 @@ static bool make_kept(const struct gs_options *options)
     return true;
 }
 
+/* gs_state_config.grow */
+static bool grow_private(void *self, size_t length, size_t more)
+{
+    (void)self;
+    if (mprotect((char *)file.bytes + length, more, PROT_READ | PROT_WRITE) != 0) {
+        return false;
+    }
+    file.length = length + more;
+    return true;
+}
+
+/* Memory of this process alone. Not where address space is limited. */
+static bool make_private(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY) {
+        return false;
+    }
+    void *bytes = mmap(NULL, PRIVATE_ROOM_BYTES, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (bytes == MAP_FAILED) {
+        return false;
+    }
+    file.bytes = bytes;
+    file.room = PRIVATE_ROOM_BYTES;
+    file.is_private = grow_private(NULL, 0, FIRST_BYTES);
+    if (!file.is_private) {
+        munmap(bytes, PRIVATE_ROOM_BYTES);
+    }
+    return file.is_private;
+}
+
 struct gs_state_memory *gs_state_file_open(const struct gs_options *options)
 {
     bool named = options->state_file[0] && make_file(options);
-    if (!named && !make_kept(options)) {
+    bool kept = !named && make_kept(options);
+    if (!named && !kept && !make_private()) {
         return NULL;
     }
     const struct gs_state_config config = {.file = file.bytes,
                                            .room = file.room,
                                            .length = FIRST_BYTES,
-                                           .grow = named ? grow : grow_kept,
+                                           .grow = named  ? grow
+                                                   : kept ? grow_kept
+                                                          : grow_private,
                                            .version = GPUSHIM_VERSION,
                                            .layout = layout_here()};
     describe(options, &((struct gs_state_header *)file.bytes)->process);
@@ -319,7 +360,7 @@ void gs_state_file_ending(const char *ending, bool bad)
     }
     header->process.bad = bad;
     snprintf(header->process.ending, sizeof(header->process.ending), "%s", ending);
-    if (!file.kept.bytes) {
+    if (!file.kept.bytes && !file.is_private) {
         name_data(ending[0] != '\0');
     }
 }
@@ -327,6 +368,18 @@ void gs_state_file_ending(const char *ending, bool bad)
 void *gs_state_file_annex(size_t bytes)
 {
     return gs_state_annex(__atomic_load_n(&file.memory, __ATOMIC_ACQUIRE), bytes);
+}
+
+bool gs_state_file_is_private(void)
+{
+    return file.is_private;
+}
+
+const void *gs_state_file_bytes(size_t *bytes)
+{
+    const struct gs_state_header *header = header_of();
+    *bytes = header ? (size_t)__atomic_load_n(&header->used, __ATOMIC_ACQUIRE) : 0;
+    return header;
 }
 
 bool gs_state_file_is_kept(void)
@@ -358,6 +411,11 @@ bool gs_state_file_after_fork_in_child(bool inside)
 {
     const struct gs_state_header *header = header_of();
     if (!header) {
+        return true;
+    }
+    if (file.is_private) { /* a copy, which stays: work in progress may write to it */
+        munmap((char *)file.bytes + file.length, file.room - file.length);
+        memset(&file, 0, sizeof(file));
         return true;
     }
     if (file.kept.bytes) {

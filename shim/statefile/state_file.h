@@ -25,7 +25,8 @@ uint64_t gs_state_file_layout(uint64_t statistics_form);
 /* ---- state_file.c ------------------------------------------------------------------ */
 
 /* Creates the file, if the option asks for one; else, in a program that the command
- * gpushim started, memory that the command keeps. NULL: neither; a failure was logged. */
+ * gpushim started, memory that the command keeps; else memory of the same form, which can
+ * be copied out. NULL: none of them; a failure of the first two was logged. */
 struct gs_state_memory *gs_state_file_open(const struct gs_options *options);
 
 /* Reserves memory in the file for data other than the tracker's; NULL: there is no file.
@@ -41,6 +42,10 @@ void gs_state_file_ending(const char *ending, bool bad);
 /* Start time of the file's process, in clock ticks since the machine's start; 0: no file.
  */
 uint64_t gs_state_file_pid_start(void);
+/* Whether this process alone has the memory: neither a file nor the command does. */
+bool gs_state_file_is_private(void);
+/* The bytes of the file so far, as they are now. NULL: there is no file. */
+const void *gs_state_file_bytes(size_t *bytes);
 /* Whether the command gpushim keeps this memory and writes the report if the process does
  * not. */
 bool gs_state_file_is_kept(void);

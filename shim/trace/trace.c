@@ -15,6 +15,7 @@
 #include "gs_clock.h"
 #include "gs_locks.h"
 #include "shim/settings/log.h"
+#include "shim/settings/output.h"
 #include "shim/trace/trace_file.h"
 
 bool gs_trace_on;     /* atomic */
@@ -46,6 +47,7 @@ static _Thread_local struct own {
     uint32_t generation;                /* number of the recording; 0: none */
     uint32_t thread;                    /* the thread's number */
     struct gs_trace_record *slot, *end; /* the unused rest of its batch */
+    struct gs_trace_slots *slots;       /* of its file */
     uint64_t slot_number;
 } own;
 
@@ -162,10 +164,10 @@ static GS_TRACE_COLD bool next_batch(uint32_t now)
                          .thread = __atomic_fetch_add(&next_thread, 1, __ATOMIC_RELAXED)};
     }
     do { /* this thread may have slept while other threads filled the file */
-        own.slot = gs_trace_file_batch(&own.slot_number);
-    } while (own.slot && !gs_trace_file_is_fresh(own.slot_number));
+        own.slot = gs_trace_file_batch(&own.slots, &own.slot_number);
+    } while (own.slot && !gs_trace_file_is_fresh(own.slots, own.slot_number));
     own.end = own.slot ? own.slot + GS_TRACE_BATCH_SLOTS : NULL;
-    if (!own.slot) {
+    if (!own.slot && now == __atomic_load_n(&generation, __ATOMIC_RELAXED)) {
         stop();
     }
     return own.slot != NULL;
@@ -197,12 +199,12 @@ static uint64_t operation_word(enum gs_trace_op op, unsigned kind, unsigned how,
  * Writes a record to the file, in whole words: writing it byte by byte, and reading it
  * back for the seal, would cost three times as much. If this thread was not run while
  * other threads filled the file, the slot may have been overwritten: it is written once
- * more.
+ * more. time_ns 0: now.
  */
-static void write_record(uint64_t last_word, uint64_t key, uint64_t bytes,
-                         uint16_t stream, uint16_t context)
+static void write_at(uint64_t time_ns, uint64_t last_word, uint64_t key, uint64_t bytes,
+                     uint16_t stream, uint16_t context)
 {
-    uint64_t words[RECORD_WORDS] = {0, key, bytes, 0, last_word};
+    uint64_t words[RECORD_WORDS] = {time_ns, key, bytes, 0, last_word};
     uint32_t recording = __atomic_load_n(&generation, __ATOMIC_RELAXED);
     uint64_t number;
 
@@ -211,21 +213,29 @@ static void write_record(uint64_t last_word, uint64_t key, uint64_t bytes,
     }
     do {
         if (GS_UNLIKELY(own.generation != recording || own.slot == own.end ||
-                        !gs_trace_file_is_fresh(own.slot_number)) &&
+                        !gs_trace_file_is_fresh(own.slots, own.slot_number)) &&
             !next_batch(recording)) {
             return;
         }
         struct gs_trace_record *slot = own.slot++;
 
         if (words[0] == 0) {
-            words[0] = gs_now_ns() - gs_trace_file_start_ns();
+            words[0] =
+                gs_now_ns() - __atomic_load_n(&own.slots->start_ns, __ATOMIC_RELAXED);
         }
         words[3] = own.thread | (uint64_t)stream << 32 | (uint64_t)context << 48;
         memcpy(slot, words, sizeof(words));
         number = own.slot_number++;
         __atomic_store_n(&slot->seal, gs_trace_seal(words, RECORD_WORDS, number),
                          __ATOMIC_RELEASE);
-    } while (GS_UNLIKELY(!gs_trace_file_is_fresh(number)));
+    } while (GS_UNLIKELY(!gs_trace_file_is_fresh(own.slots, number) &&
+                         recording == __atomic_load_n(&generation, __ATOMIC_RELAXED)));
+}
+
+static void write_record(uint64_t last_word, uint64_t key, uint64_t bytes,
+                         uint16_t stream, uint16_t context)
+{
+    write_at(0, last_word, key, bytes, stream, context);
 }
 
 static const uint8_t kinds[GS_MEMORY_KINDS] = {
@@ -247,6 +257,37 @@ void gs_trace_write_alloc(enum gs_memory_kind kind, uint64_t addr, size_t bytes,
                      named << 40,
                  addr, bytes, stream_number(stream, order),
                  number_of(&context_numbers, context, 1));
+}
+
+/* What began before the recording is of its first moment. */
+#define BEFORE_NS 1
+
+void gs_trace_write_live(const struct gs_allocation *allocation)
+{
+    unsigned kind =
+        allocation->kind < GS_MEMORY_KINDS ? kinds[allocation->kind] : GS_TRACE_KIND_NONE;
+    uint64_t named = allocation->stack <= GS_TRACE_STACK_MOST ? allocation->stack : 0;
+    enum gs_trace_order order =
+        allocation->kind == GS_MEMORY_ASYNC ? GS_TRACE_ORDERED : GS_TRACE_UNORDERED;
+
+    if (kind == GS_TRACE_KIND_NONE) {
+        return;
+    }
+    write_at(
+        BEFORE_NS,
+        operation_word(GS_TRACE_ALLOC, kind, GS_TRACE_HOW_NONE, allocation->device) |
+            named << 40,
+        allocation->addr, allocation->bytes,
+        stream_number((CUstream)(uintptr_t)allocation->stream, order),
+        number_of(&context_numbers, (const void *)(uintptr_t)allocation->context, 1));
+}
+
+void gs_trace_write_mapped(enum gs_memory_kind kind, uint64_t addr, size_t bytes,
+                           CUcontext context, int device)
+{
+    write_at(BEFORE_NS,
+             operation_word(GS_TRACE_MAPPED, kinds[kind], GS_TRACE_HOW_NONE, device),
+             addr, bytes, GS_TRACE_STREAM_NONE, number_of(&context_numbers, context, 1));
 }
 
 void gs_trace_write_range(bool mapped, enum gs_memory_kind kind, uint64_t addr,
@@ -296,6 +337,13 @@ void gs_trace_forget_stream(CUstream stream)
 
 /* ---- begin and end ---------------------------------------------------------------- */
 
+static void begin(void)
+{
+    __atomic_add_fetch(&generation, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&has_file, true, __ATOMIC_RELEASE);
+    __atomic_store_n(&gs_trace_on, true, __ATOMIC_RELEASE);
+}
+
 void gs_trace_open(const char *pattern, uint64_t limit_bytes, uint64_t pid_start)
 {
     enum gs_status status;
@@ -309,9 +357,33 @@ void gs_trace_open(const char *pattern, uint64_t limit_bytes, uint64_t pid_start
                     pattern, gs_status_text(status));
         return;
     }
-    __atomic_add_fetch(&generation, 1, __ATOMIC_RELAXED);
-    __atomic_store_n(&has_file, true, __ATOMIC_RELEASE);
-    __atomic_store_n(&gs_trace_on, true, __ATOMIC_RELEASE);
+    begin();
+}
+
+const char *gs_trace_begin(const char *pattern, uint64_t limit_bytes, uint64_t pid_start)
+{
+    enum gs_status status = gs_trace_file_open(pattern, limit_bytes, pid_start);
+    int error = status == GS_OK ? gs_trace_file_create() : 0;
+
+    if (status != GS_OK) {
+        return gs_status_text(status);
+    }
+    if (error) {
+        return gs_output_error_text(error);
+    }
+    begin();
+    return NULL;
+}
+
+bool gs_trace_records(void)
+{
+    return __atomic_load_n(&has_file, __ATOMIC_ACQUIRE);
+}
+
+void gs_trace_end(void)
+{
+    gs_trace_close();
+    gs_trace_file_rest();
 }
 
 void gs_trace_stay_on(void)

@@ -40,6 +40,18 @@ enum gs_trace_order {
  * A failure is logged in one line. Called at start.
  */
 void gs_trace_open(const char *pattern, uint64_t limit_bytes, uint64_t pid_start);
+/*
+ * Starts recording while the program runs: the file exists from now on. What is live then
+ * must be written by gs_trace_write_live and _mapped. One caller at a time, and a
+ * recording before must have been ended.
+ * In:     as for gs_trace_open; the pattern was checked
+ * Returns NULL, or why nothing is recorded, as the end of a sentence
+ */
+const char *gs_trace_begin(const char *pattern, uint64_t limit_bytes, uint64_t pid_start);
+/* Returns true while records go to a file. */
+bool gs_trace_records(void);
+/* Ends recording while the program runs. */
+void gs_trace_end(void);
 /* Keeps gs_tracing() true without a file: the caller has a use of its own for the
  * events. Called at start. */
 void gs_trace_stay_on(void);
@@ -58,6 +70,11 @@ GS_TRACE_COLD void gs_trace_write_alloc(enum gs_memory_kind kind, uint64_t addr,
 GS_TRACE_COLD void gs_trace_write_range(bool mapped, enum gs_memory_kind kind,
                                         uint64_t addr, size_t bytes, CUcontext context,
                                         int device);
+
+/* After gs_trace_begin: an allocation, or a range of the pool, from before. */
+void gs_trace_write_live(const struct gs_allocation *allocation);
+void gs_trace_write_mapped(enum gs_memory_kind kind, uint64_t addr, size_t bytes,
+                           CUcontext context, int device);
 
 GS_TRACE_COLD void gs_trace_write_free(uint64_t addr, enum gs_trace_how how,
                                        CUstream stream, enum gs_trace_order order);

@@ -29,6 +29,7 @@
 #include "shim/settings/output.h"
 #include "shim/settings/output_map.h"
 #include "shim/trace/trace_live.h"
+#include "tracker/host_memory.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
@@ -44,24 +45,24 @@
 /* Records written to the file at a time. */
 #define BASE_SLOTS 256u
 
-uint64_t gs_trace_file_next, gs_trace_file_stale;
-
 static struct trace_file {
-    uint64_t limit_bytes;            /* immutable after open: set by the user */
+    struct gs_trace_slots slots;
+    struct trace_file *earlier;      /* immutable after open: NULL, or the one before */
+    uint64_t limit_bytes;            /* likewise: set by the user */
     uint64_t pid_start;              /* likewise: for the header */
     struct gs_trace_record **chunks; /* likewise; the pointers are atomic */
     uint64_t chunk_limit;            /* likewise: length of the table */
     uint64_t ring_chunks;            /* likewise: that length, or 0: no ring */
+    bool began_late;                 /* under grow_lock: for the header */
     uint64_t chunk_count;            /* under grow_lock, read atomically: begun */
     uint64_t folded, kept;           /* under grow_lock: the first chunk that is not in
                                       * `live`, and in the file's base */
     struct gs_trace_live live;       /* under grow_lock */
     struct gs_trace_base base;       /* likewise: the last one */
-    uint64_t start_ns;               /* atomic: written before the first chunk appears */
     pid_t pid;                  /* under grow_lock: the process that created the file */
     struct gs_output_map named; /* under grow_lock */
     char pattern[PATH_MAX];     /* immutable after open; absolute */
-} file;
+} * file; /* atomic, changes under grow_lock: the newest. NULL: none yet */
 
 static struct gs_mutex grow_lock = GS_MUTEX(GS_RANK_TRACE_FILE);
 
@@ -69,20 +70,20 @@ static struct gs_mutex grow_lock = GS_MUTEX(GS_RANK_TRACE_FILE);
 
 static struct gs_trace_header *header_of(void)
 {
-    return (struct gs_trace_header *)__atomic_load_n(&file.chunks[0], __ATOMIC_ACQUIRE);
+    return (struct gs_trace_header *)__atomic_load_n(&file->chunks[0], __ATOMIC_ACQUIRE);
 }
 
 /* grow_lock is held. Hands out no more slots; returns the number handed out. */
 static uint64_t end_recording(enum gs_trace_end reason)
 {
-    uint64_t used = __atomic_exchange_n(&gs_trace_file_next, ENDED, __ATOMIC_ACQ_REL);
+    uint64_t used = __atomic_exchange_n(&file->slots.next, ENDED, __ATOMIC_ACQ_REL);
     uint64_t words[2];
 
-    if (used >= ENDED || file.chunk_count == 0) {
+    if (used >= ENDED || file->chunk_count == 0) {
         return 0;
     }
-    if (used > file.chunk_count * GS_TRACE_CHUNK_SLOTS) {
-        used = file.chunk_count * GS_TRACE_CHUNK_SLOTS;
+    if (used > file->chunk_count * GS_TRACE_CHUNK_SLOTS) {
+        used = file->chunk_count * GS_TRACE_CHUNK_SLOTS;
     }
     words[0] = used;
     words[1] = reason;
@@ -102,24 +103,25 @@ bool gs_trace_file_close(void)
 
     /* An exit does not wait for a thread that extends the file, since a signal handler
      * may have interrupted it. The file is then like after a crash. */
-    if (!file.chunks || !gs_mutex_try(&grow_lock)) {
+    if (!__atomic_load_n(&file, __ATOMIC_ACQUIRE) || !gs_mutex_try(&grow_lock)) {
         return false;
     }
-    ours = file.pid == 0 || file.pid == (pid_t)syscall(SYS_getpid);
-    if (file.chunk_count > 0 && ours) {
+    ours = file->pid == 0 || file->pid == (pid_t)syscall(SYS_getpid);
+    if (file->chunk_count > 0 && ours) {
         used = end_recording(GS_TRACE_END_EXIT);
-        fd = used ? gs_output_map_open(&file.named) : -1;
+        fd = used ? gs_output_map_open(&file->named) : -1;
         if (fd >= 0) {
             /* Every slot handed out is before `used`, in pages that stay. A file that has
              * its whole size stays as it is. */
-            if (file.base.number == 0 && used < file.chunk_limit * GS_TRACE_CHUNK_SLOTS &&
+            if (file->base.number == 0 &&
+                used < file->chunk_limit * GS_TRACE_CHUNK_SLOTS &&
                 ftruncate(fd, (off_t)(used * GS_TRACE_SLOT_BYTES)) != 0) {
                 errno = 0; /* readers accept zeros at the end, too */
             }
             close(fd);
         }
-        gs_output_map_log(&file.named, "GPUSHIM_TRACE_FILE",
-                          gs_output_map_publish(&file.named));
+        gs_output_map_log(&file->named, "GPUSHIM_TRACE_FILE",
+                          gs_output_map_publish(&file->named));
     }
     gs_mutex_unlock(&grow_lock);
     errno = saved_errno;
@@ -135,16 +137,16 @@ static int create_file(void)
     static char wanted[PATH_MAX]; /* under grow_lock */
     int fd;
 
-    if (gs_log_pattern_expand(file.pattern, wanted, sizeof(wanted)) != GS_OK) {
+    if (gs_log_pattern_expand(file->pattern, wanted, sizeof(wanted)) != GS_OK) {
         errno = ENAMETOOLONG;
         return -1;
     }
-    fd = gs_output_map_create(&file.named, wanted, "", NULL);
-    if (fd >= 0 && strcmp(file.named.path, wanted) != 0) {
+    fd = gs_output_map_create(&file->named, wanted, "", NULL);
+    if (fd >= 0 && strcmp(file->named.path, wanted) != 0) {
         gs_log_line(GS_LOG_WARN, "GPUSHIM_TRACE_FILE=%.400s: exists; recording to %.400s",
-                    wanted, file.named.path);
+                    wanted, file->named.path);
     }
-    file.pid = fd >= 0 ? (pid_t)syscall(SYS_getpid) : 0;
+    file->pid = fd >= 0 ? (pid_t)syscall(SYS_getpid) : 0;
     return fd;
 }
 
@@ -166,9 +168,10 @@ static void write_header(struct gs_trace_header *header)
     header->chunk_slots = GS_TRACE_CHUNK_SLOTS;
     header->start_ns = clock_ns(CLOCK_MONOTONIC);
     header->start_real_ns = clock_ns(CLOCK_REALTIME);
-    header->pid = (uint32_t)file.pid;
-    header->pid_start = file.pid_start;
-    header->ring_chunks = file.ring_chunks;
+    header->pid = (uint32_t)file->pid;
+    header->pid_start = file->pid_start;
+    header->ring_chunks = file->ring_chunks;
+    header->began_late = file->began_late;
     if (program) {
         memcpy(header->program, program, strnlen(program, sizeof(header->program) - 1));
     }
@@ -177,7 +180,7 @@ static void write_header(struct gs_trace_header *header)
         &header->seal,
         gs_trace_seal((const uint64_t *)(const void *)header, GS_TRACE_HEADER_WORDS, 0),
         __ATOMIC_RELEASE);
-    __atomic_store_n(&file.start_ns, header->start_ns, __ATOMIC_RELEASE);
+    __atomic_store_n(&file->slots.start_ns, header->start_ns, __ATOMIC_RELEASE);
 }
 
 /*
@@ -206,16 +209,16 @@ static int map_chunk(int fd, uint64_t index, void **out)
 /* Logs one line with the reason for the end of recording. */
 static void log_ended(enum gs_trace_end reason, int error)
 {
-    bool made = file.chunk_count > 0;
+    bool made = file->chunk_count > 0;
 
     if (reason == GS_TRACE_END_LIMIT) {
         gs_log_line(
             GS_LOG_WARN,
             "GPUSHIM_TRACE_LIMIT=%lluM: reached; nothing more is recorded in %.600s",
-            (unsigned long long)(file.limit_bytes / GS_MIB), file.named.path);
+            (unsigned long long)(file->limit_bytes / GS_MIB), file->named.path);
     } else {
         gs_log_line(GS_LOG_WARN, "GPUSHIM_TRACE_FILE=%.600s: %s: %s; %s",
-                    file.named.path[0] ? file.named.path : file.pattern,
+                    file->named.path[0] ? file->named.path : file->pattern,
                     made ? "cannot grow" : "cannot be created",
                     gs_output_error_text(error),
                     made ? "nothing more is recorded" : "nothing is recorded");
@@ -224,11 +227,11 @@ static void log_ended(enum gs_trace_end reason, int error)
 
 /* ---- the ring; grow_lock is held -------------------------------------------------- */
 
-static struct gs_trace_record *chunk_at(uint64_t index)
+static struct gs_trace_record *chunk_at(const struct trace_file *from, uint64_t index)
 {
-    uint64_t place = gs_trace_chunk_place(index, file.ring_chunks);
+    uint64_t place = gs_trace_chunk_place(index, from->ring_chunks);
 
-    return __atomic_load_n(&file.chunks[place], __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&from->chunks[place], __ATOMIC_ACQUIRE);
 }
 
 static struct gs_trace_ring *ring_of(void)
@@ -241,7 +244,7 @@ static struct gs_trace_ring *ring_of(void)
  * allocations. */
 static void add_chunk_to_live(uint64_t chunk)
 {
-    const struct gs_trace_record *records = chunk_at(chunk);
+    const struct gs_trace_record *records = chunk_at(file, chunk);
     size_t first = chunk == 0 ? GS_TRACE_BATCH_SLOTS : 0;
 
     for (size_t i = first; i < GS_TRACE_CHUNK_SLOTS; i++) {
@@ -251,7 +254,7 @@ static void add_chunk_to_live(uint64_t chunk)
         memcpy(words, &record, sizeof(words));
         if (record.seal ==
             gs_trace_seal(words, GS_ARRAY_LEN(words), chunk * GS_TRACE_CHUNK_SLOTS + i)) {
-            gs_trace_live_add(&file.live, &record, chunk);
+            gs_trace_live_add(&file->live, &record, chunk);
         }
     }
 }
@@ -298,31 +301,31 @@ static void put_base(void *arg, const struct gs_trace_record *record)
     }
 }
 
-/* Writes the live allocations before the chunk `file.folded` after the ring, where the
+/* Writes the live allocations before the chunk `file->folded` after the ring, where the
  * last base is not. Returns 0 or an errno. */
 static int write_base(int fd)
 {
-    const uint64_t ring_slots = file.ring_chunks * GS_TRACE_CHUNK_SLOTS;
-    struct gs_trace_base base = {.number = file.base.number + 1,
-                                 .first_slot = file.folded * GS_TRACE_CHUNK_SLOTS,
+    const uint64_t ring_slots = file->ring_chunks * GS_TRACE_CHUNK_SLOTS;
+    struct gs_trace_base base = {.number = file->base.number + 1,
+                                 .first_slot = file->folded * GS_TRACE_CHUNK_SLOTS,
                                  .place = ring_slots};
     struct gs_trace_base *out = &ring_of()->bases[base.number % 2];
     struct gs_output_shield shield;
     uint64_t words[GS_TRACE_BASE_WORDS];
 
-    if (file.folded >= file.ring_chunks) {
-        gs_trace_live_expire(&file.live, file.folded - file.ring_chunks);
+    if (file->folded >= file->ring_chunks) {
+        gs_trace_live_expire(&file->live, file->folded - file->ring_chunks);
     }
-    base.records = gs_trace_live_count(&file.live);
-    if (file.base.number != 0 && file.base.place - ring_slots < base.records) {
-        base.place = file.base.place + file.base.records;
+    base.records = gs_trace_live_count(&file->live);
+    if (file->base.number != 0 && file->base.place - ring_slots < base.records) {
+        base.place = file->base.place + file->base.records;
     }
     struct base_writer writer = {.fd = fd, .place = base.place};
     gs_output_shield_raise(&shield);
-    gs_trace_live_visit(&file.live, put_base, &writer);
+    gs_trace_live_visit(&file->live, put_base, &writer);
     flush_base(&writer);
     gs_output_shield_lower(&shield, writer.error);
-    if (writer.error || file.live.no_memory) {
+    if (writer.error || file->live.no_memory) {
         return writer.error ? writer.error : ENOMEM;
     }
     memcpy(words, &base, sizeof(words));
@@ -333,21 +336,21 @@ static int write_base(int fd)
     out->place = base.place;
     out->records = base.records;
     __atomic_store_n(&out->seal, base.seal, __ATOMIC_RELEASE);
-    file.base = base;
-    file.kept = file.folded;
+    file->base = base;
+    file->kept = file->folded;
     return 0;
 }
 
 /* Folds one more chunk, so that the oldest is in the base before it is overwritten. */
 static int prepare_ring(int fd)
 {
-    uint64_t part = file.ring_chunks / RING_PARTS;
+    uint64_t part = file->ring_chunks / RING_PARTS;
 
-    if (file.ring_chunks == 0 || file.chunk_count < file.ring_chunks - part) {
+    if (file->ring_chunks == 0 || file->chunk_count < file->ring_chunks - part) {
         return 0;
     }
-    add_chunk_to_live(file.folded++);
-    return file.folded - file.kept >= part ? write_base(fd) : 0;
+    add_chunk_to_live(file->folded++);
+    return file->folded - file->kept >= part ? write_base(fd) : 0;
 }
 
 /* ---- growing; grow_lock is held --------------------------------------------------- */
@@ -355,20 +358,20 @@ static int prepare_ring(int fd)
 /* Maps the next chunk, or clears the oldest one. Returns 0 or an errno. */
 static int take_chunk(int fd)
 {
-    uint64_t place = gs_trace_chunk_place(file.chunk_count, file.ring_chunks);
+    uint64_t place = gs_trace_chunk_place(file->chunk_count, file->ring_chunks);
     void *chunk = NULL;
     int error = 0;
 
-    if (file.chunk_count >= file.chunk_limit) {
-        memset(file.chunks[place], 0, GS_TRACE_CHUNK_BYTES);
+    if (file->chunk_count >= file->chunk_limit) {
+        memset(file->chunks[place], 0, GS_TRACE_CHUNK_BYTES);
         return 0;
     }
-    error = map_chunk(fd, file.chunk_count, &chunk);
-    if (!error && file.chunk_count == 0) {
+    error = map_chunk(fd, file->chunk_count, &chunk);
+    if (!error && file->chunk_count == 0) {
         write_header(chunk);
     }
     if (!error) {
-        __atomic_store_n(&file.chunks[place], chunk, __ATOMIC_RELEASE);
+        __atomic_store_n(&file->chunks[place], chunk, __ATOMIC_RELEASE);
     }
     return error;
 }
@@ -376,7 +379,7 @@ static int take_chunk(int fd)
 /* Begins the next chunk. Returns 0 or an errno. */
 static int begin_chunk(void)
 {
-    int fd = file.chunk_count ? gs_output_map_open(&file.named) : create_file();
+    int fd = file->chunk_count ? gs_output_map_open(&file->named) : create_file();
     int error = fd < 0 ? errno : 0;
 
     if (error) {
@@ -386,31 +389,28 @@ static int begin_chunk(void)
     if (!error) {
         error = take_chunk(fd);
     }
-    if (error && file.chunk_count == 0) {
-        gs_output_map_remove(&file.named); /* no record is in it */
+    if (error && file->chunk_count == 0) {
+        gs_output_map_remove(&file->named); /* no record is in it */
     }
     close(fd);
     if (error) {
         return error;
     }
-    if (file.ring_chunks != 0) {
-        __atomic_store_n(&ring_of()->chunks, file.chunk_count + 1, __ATOMIC_RELEASE);
+    if (file->ring_chunks != 0) {
+        __atomic_store_n(&ring_of()->chunks, file->chunk_count + 1, __ATOMIC_RELEASE);
     }
-    __atomic_store_n(&file.chunk_count, file.chunk_count + 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&file->chunk_count, file->chunk_count + 1, __ATOMIC_RELEASE);
     return 0;
 }
 
-/* The chunk with this index, created if missing; NULL once recording has ended. */
-static __attribute__((cold, noinline)) struct gs_trace_record *grow(uint64_t index)
+/* grow_lock is held. Creates the chunks up to this index. Returns 0 or an errno. */
+static int grow_to(uint64_t index)
 {
-    struct gs_trace_record *chunk = NULL;
-    int saved_errno = errno;
-    int error = 0, before = gs_uncancelled_begin();
+    int error = 0;
 
-    gs_mutex_lock(&grow_lock);
-    while (!error && file.chunk_count <= index &&
-           __atomic_load_n(&gs_trace_file_next, __ATOMIC_ACQUIRE) < ENDED) {
-        bool full = file.ring_chunks == 0 && file.chunk_count == file.chunk_limit;
+    while (!error && file->chunk_count <= index &&
+           __atomic_load_n(&file->slots.next, __ATOMIC_ACQUIRE) < ENDED) {
+        bool full = file->ring_chunks == 0 && file->chunk_count == file->chunk_limit;
 
         error = full ? EFBIG : begin_chunk();
         if (error) {
@@ -420,8 +420,23 @@ static __attribute__((cold, noinline)) struct gs_trace_record *grow(uint64_t ind
             end_recording(reason);
         }
     }
-    if (index < file.chunk_count) {
-        chunk = chunk_at(index);
+    return error;
+}
+
+/* The chunk with this index, created if missing; NULL once recording has ended. */
+static __attribute__((cold, noinline)) struct gs_trace_record *grow(struct trace_file *to,
+                                                                    uint64_t index)
+{
+    struct gs_trace_record *chunk = NULL;
+    int saved_errno = errno;
+    int before = gs_uncancelled_begin();
+
+    gs_mutex_lock(&grow_lock);
+    if (to == file) { /* else another has begun since */
+        (void)grow_to(index);
+    }
+    if (index < to->chunk_count) {
+        chunk = chunk_at(to, index);
     }
     gs_mutex_unlock(&grow_lock);
     gs_uncancelled_end(before);
@@ -431,70 +446,98 @@ static __attribute__((cold, noinline)) struct gs_trace_record *grow(uint64_t ind
 
 /* ---- the public part -------------------------------------------------------------- */
 
-enum gs_status gs_trace_file_open(const char *pattern, uint64_t limit_bytes,
-                                  uint64_t pid_start)
+/* Fills in a file that has no slot yet. */
+static enum gs_status prepare(struct trace_file *made, uint64_t limit_bytes)
 {
     uint64_t chunk_limit = limit_bytes / GS_TRACE_CHUNK_BYTES;
-    void *table;
 
-    if (strlen(pattern) >= sizeof(file.pattern)) {
-        return GS_ERR_INVALID;
-    }
     if (chunk_limit == 0) {
         chunk_limit = 1;
     }
-    table = mmap(NULL, chunk_limit * sizeof(*file.chunks), PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (table == MAP_FAILED) {
+    made->chunks = gs_host_map(chunk_limit * sizeof(*made->chunks));
+    if (!made->chunks) {
         return GS_ERR_HOST_NOMEM;
     }
-    gs_log_pattern_keep(file.pattern, pattern);
-    file.limit_bytes = limit_bytes;
-    file.pid_start = pid_start;
-    file.chunk_limit = chunk_limit;
-    file.ring_chunks = chunk_limit >= RING_CHUNKS_LEAST ? chunk_limit : 0;
-    __atomic_store_n(&gs_trace_file_stale,
-                     file.ring_chunks ? (chunk_limit - chunk_limit / RING_PARTS - 2) *
-                                            GS_TRACE_CHUNK_SLOTS
-                                      : UINT64_MAX,
-                     __ATOMIC_RELAXED);
-    file.chunks = table;
-    __atomic_store_n(&gs_trace_file_next, GS_TRACE_BATCH_SLOTS, __ATOMIC_RELEASE);
+    made->limit_bytes = limit_bytes;
+    made->chunk_limit = chunk_limit;
+    made->ring_chunks = chunk_limit >= RING_CHUNKS_LEAST ? chunk_limit : 0;
+    made->slots.stale = made->ring_chunks ? (chunk_limit - chunk_limit / RING_PARTS - 2) *
+                                                GS_TRACE_CHUNK_SLOTS
+                                          : UINT64_MAX;
+    made->slots.next = GS_TRACE_BATCH_SLOTS;
     return GS_OK;
 }
 
-struct gs_trace_record *gs_trace_file_batch(uint64_t *number)
+enum gs_status gs_trace_file_open(const char *pattern, uint64_t limit_bytes,
+                                  uint64_t pid_start)
 {
+    struct trace_file *made;
+
+    if (strlen(pattern) >= sizeof(made->pattern)) {
+        return GS_ERR_INVALID;
+    }
+    made = gs_host_map(sizeof(*made));
+    if (!made || prepare(made, limit_bytes) != GS_OK) {
+        gs_host_unmap(made, sizeof(*made));
+        return GS_ERR_HOST_NOMEM;
+    }
+    gs_log_pattern_keep(made->pattern, pattern);
+    made->pid_start = pid_start;
+    gs_mutex_lock(&grow_lock);
+    made->earlier = file;
+    __atomic_store_n(&file, made, __ATOMIC_RELEASE);
+    gs_mutex_unlock(&grow_lock);
+    return GS_OK;
+}
+
+int gs_trace_file_create(void)
+{
+    int error, before = gs_uncancelled_begin();
+
+    gs_mutex_lock(&grow_lock);
+    file->began_late = true;
+    error = grow_to(0);
+    gs_mutex_unlock(&grow_lock);
+    gs_uncancelled_end(before);
+    return error;
+}
+
+const char *gs_trace_file_path(void)
+{
+    return file ? file->named.path : "";
+}
+
+struct gs_trace_record *gs_trace_file_batch(struct gs_trace_slots **slots,
+                                            uint64_t *number)
+{
+    struct trace_file *from = __atomic_load_n(&file, __ATOMIC_ACQUIRE);
     uint64_t slot =
-        __atomic_fetch_add(&gs_trace_file_next, GS_TRACE_BATCH_SLOTS, __ATOMIC_ACQ_REL);
+        __atomic_fetch_add(&from->slots.next, GS_TRACE_BATCH_SLOTS, __ATOMIC_ACQ_REL);
     uint64_t index = slot / GS_TRACE_CHUNK_SLOTS;
     struct gs_trace_record *chunk = NULL;
 
     if (GS_UNLIKELY(slot >= ENDED)) {
         return NULL;
     }
-    if (GS_LIKELY(index < __atomic_load_n(&file.chunk_count, __ATOMIC_ACQUIRE))) {
-        chunk = chunk_at(index);
+    if (GS_LIKELY(index < __atomic_load_n(&from->chunk_count, __ATOMIC_ACQUIRE))) {
+        chunk = chunk_at(from, index);
     }
     if (GS_UNLIKELY(!chunk)) {
-        chunk = grow(index);
+        chunk = grow(from, index);
     }
+    *slots = &from->slots;
     *number = slot;
     return chunk ? &chunk[slot % GS_TRACE_CHUNK_SLOTS] : NULL;
 }
 
-uint64_t gs_trace_file_start_ns(void)
-{
-    return __atomic_load_n(&file.start_ns, __ATOMIC_ACQUIRE);
-}
-
-void gs_trace_file_visit(void (*visit)(void *arg, uintptr_t begin, size_t bytes),
+static void visit_chunks(const struct trace_file *of,
+                         void (*visit)(void *arg, uintptr_t begin, size_t bytes),
                          void *arg)
 {
     uintptr_t begin = 0, end = 0; /* chunks side by side */
 
-    for (uint64_t i = 0; file.chunks && i < file.chunk_limit; i++) {
-        uintptr_t chunk = (uintptr_t)__atomic_load_n(&file.chunks[i], __ATOMIC_ACQUIRE);
+    for (uint64_t i = 0; i < of->chunk_limit; i++) {
+        uintptr_t chunk = (uintptr_t)__atomic_load_n(&of->chunks[i], __ATOMIC_ACQUIRE);
 
         if (chunk == 0) {
             break;
@@ -516,16 +559,45 @@ void gs_trace_file_visit(void (*visit)(void *arg, uintptr_t begin, size_t bytes)
     }
 }
 
+void gs_trace_file_visit(void (*visit)(void *arg, uintptr_t begin, size_t bytes),
+                         void *arg)
+{
+    const struct trace_file *of = __atomic_load_n(&file, __ATOMIC_ACQUIRE);
+
+    for (; of; of = of->earlier) {
+        visit_chunks(of, visit, arg);
+    }
+}
+
+static void drop_pages(void *unused, uintptr_t begin, size_t bytes)
+{
+    (void)unused;
+    (void)madvise((void *)begin, bytes, MADV_DONTNEED);
+}
+
+void gs_trace_file_rest(void)
+{
+    if (!file) {
+        return;
+    }
+    visit_chunks(file, drop_pages, NULL);
+    gs_mutex_lock(&grow_lock);
+    gs_trace_live_free(&file->live);
+    gs_mutex_unlock(&grow_lock);
+}
+
 void gs_trace_file_reset(void)
 {
-    for (uint64_t i = 0; i < file.chunk_count && i < file.chunk_limit; i++) {
-        munmap(file.chunks[i], GS_TRACE_CHUNK_BYTES);
+    while (file) {
+        struct trace_file *dropped = file;
+
+        for (uint64_t i = 0; i < dropped->chunk_count && i < dropped->chunk_limit; i++) {
+            munmap(dropped->chunks[i], GS_TRACE_CHUNK_BYTES);
+        }
+        gs_trace_live_free(&dropped->live);
+        file = dropped->earlier;
+        gs_host_unmap(dropped->chunks, dropped->chunk_limit * sizeof(*dropped->chunks));
+        gs_host_unmap(dropped, sizeof(*dropped));
     }
-    gs_trace_live_free(&file.live);
-    if (file.chunks) {
-        munmap(file.chunks, file.chunk_limit * sizeof(*file.chunks));
-    }
-    memset(&file, 0, sizeof(file));
-    __atomic_store_n(&gs_trace_file_next, ENDED, __ATOMIC_RELEASE);
     gs_mutex_init(&grow_lock, GS_RANK_TRACE_FILE);
 }

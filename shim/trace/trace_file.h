@@ -14,7 +14,8 @@
 #include "shim/trace/trace_format.h"
 
 /*
- * Sets the file to record to; it is created with its first slot.
+ * Sets the file to record to; it is created with its first slot. One that was opened
+ * before must be closed.
  * In:     pattern      of the file's name, checked by gs_log_pattern_problem; not empty
  *         limit_bytes  the largest size of the file; at least one chunk
  *         pid_start    for the header
@@ -23,38 +24,50 @@
 enum gs_status gs_trace_file_open(const char *pattern, uint64_t limit_bytes,
                                   uint64_t pid_start) GS_MUST_USE;
 
-/* Number of the next slot, and after how many more a batch is too old to be written to,
- * since its chunk may be read or overwritten. */
-extern uint64_t gs_trace_file_next __attribute__((visibility("hidden"))); /* atomic */
-extern uint64_t gs_trace_file_stale
-    __attribute__((visibility("hidden"))); /* after open */
+/* Creates the file opened last at once, not with its first slot: the program runs
+ * already. Returns 0 or an errno, which was logged. */
+int gs_trace_file_create(void);
+/* The name of the newest file; "": none was created. */
+const char *gs_trace_file_path(void);
+
+/* The slots of one file. It outlives its recording: threads may be late. */
+struct gs_trace_slots {
+    uint64_t next;  /* atomic: number of the next slot */
+    uint64_t stale; /* immutable: after how many more a batch is too old to be written to,
+                     * since its chunk may be read or overwritten */
+    uint64_t start_ns; /* atomic: CLOCK_MONOTONIC at the creation of the file; before the
+                        * first slot */
+};
 
 /* Returns whether the batch with this slot may still be written to. */
-static inline bool gs_trace_file_is_fresh(uint64_t slot)
+static inline bool gs_trace_file_is_fresh(const struct gs_trace_slots *slots,
+                                          uint64_t slot)
 {
-    return __atomic_load_n(&gs_trace_file_next, __ATOMIC_RELAXED) - slot <=
-           __atomic_load_n(&gs_trace_file_stale, __ATOMIC_RELAXED);
+    return __atomic_load_n(&slots->next, __ATOMIC_RELAXED) - slot <= slots->stale;
 }
 
 /*
- * Hands out GS_TRACE_BATCH_SLOTS zeroed slots to the caller alone, each to be filled, and
- * sealed last.
- * Out:    *number  the first slot's, for its seal
+ * Hands out GS_TRACE_BATCH_SLOTS zeroed slots of the file opened last to the caller
+ * alone, each to be filled, and sealed last.
+ * Out:    *slots   of the file; written unless NULL is returned
+ *         *number  the first slot's, for its seal; likewise
  * Returns NULL once recording has ended: by the limit, a full disk, or a file that could
  * not be created. Logs the reason once.
  */
-struct gs_trace_record *gs_trace_file_batch(uint64_t *number);
+struct gs_trace_record *gs_trace_file_batch(struct gs_trace_slots **slots,
+                                            uint64_t *number);
 
-/* CLOCK_MONOTONIC at the creation of the file; 0 before its first slot. */
-uint64_t gs_trace_file_start_ns(void);
-
-/* Visits the mappings of the file. */
+/* Visits the mappings of all files so far. */
 void gs_trace_file_visit(void (*visit)(void *arg, uintptr_t begin, size_t bytes),
                          void *arg);
 
 /* Writes the end of the header and cuts the file to the slots handed out, which may still
  * be filled. Async-signal-safe. False in a vfork child, where nothing happens. */
 bool gs_trace_file_close(void);
+
+/* After gs_trace_file_close, in a process that goes on: the pages of the mapping return
+ * to the system. The mapping stays, for threads that are late. */
+void gs_trace_file_rest(void);
 
 /* In a forked child: no file; the parent's file is unchanged. */
 void gs_trace_file_reset(void);

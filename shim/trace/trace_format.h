@@ -136,7 +136,9 @@ struct gs_trace_header {
     char program[64];   /* NUL-terminated */
     uint64_t pid_start; /* that of the state file that has the stacks; 0: none has them */
     uint64_t ring_chunks; /* the file keeps this many; 0: all (version 1) */
-    uint64_t rest[4];     /* 0 */
+    uint64_t began_late;  /* 1: while the program ran; what was freed just then may be
+                           * missing, but for its free */
+    uint64_t rest[3];     /* 0 */
     uint64_t seal;        /* gs_trace_seal of the above, as of slot 0 */
     /* Written once, when recording ends. */
     uint64_t end_slots;  /* slots handed out, header included */

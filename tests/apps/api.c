@@ -111,6 +111,17 @@ static void show_options(void)
     show_option("CHECK", "off");
     show_option("SYMBOLIZE", "off");
     show_option("POOL", "off");
+    show_option("POOL_CACHE", "1M,stream:4");
+    show_option("POOL_CACHE", "5G");
+    show_option("POOL_CACHE", "32M");
+    show_option("PRESSURE", "warning:0.75");
+    show_option("PRESSURE", "alarm:0.5");
+    show_option("PRESSURE", "");
+    show_option("SUPPRESSIONS", "leak:hold");
+    show_option("SUPPRESSIONS", "/nonexistent/rules");
+    show_option("TRACE_LIMIT", "8M");
+    show_option("TRACE_FILE", "/nonexistent/trace");
+    show_option("TRACE_FILE", "");
     show_option("NO_SUCH_OPTION", "1");
     tell("a short buffer", gpushim_get_option("POOL_SEGMENT", two, sizeof two));
     printf("cut: \"%s\"\n", two);

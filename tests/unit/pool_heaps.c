@@ -676,3 +676,31 @@ Test(heap, thread_caches_of_heaps_that_others_end_are_bound_again, .timeout = 60
     bed_check(&bed);
     bed_fini(&bed);
 }
+
+/* Would see a segment that is left out of the list, or one of a dead heap in it. */
+Test(heap, segments_are_those_that_are_mapped)
+{
+    struct gs_pool_segment list[8];
+    struct bed bed;
+    size_t count, bytes = 0;
+
+    bed_init(&bed, GS_GIB, 0);
+    cr_assert_eq(gs_pool_segments(bed.pool, NULL, 0), 0);
+    (void)bed_alloc(&bed, 4096);
+    (void)bed_alloc(&bed, 6 * GS_MIB);
+    count = gs_pool_segments(bed.pool, list, GS_ARRAY_LEN(list));
+    cr_assert_eq(count, 2);
+    for (size_t i = 0; i < count; i++) {
+        bytes += list[i].bytes;
+        cr_expect_eq(list[i].heap, bed.heap);
+        cr_expect_eq(list[i].device, 0);
+        cr_expect(fake_is_mapped(&bed.fake, list[i].addr));
+    }
+    cr_assert_eq(bytes, bed_stats(&bed).reserved_bytes);
+    list[1].bytes = 0;
+    cr_assert_eq(gs_pool_segments(bed.pool, list, 1), 2);
+    cr_assert_eq(list[1].bytes, 0); /* there was no room */
+    gs_heap_kill(bed.heap);
+    cr_assert_eq(gs_pool_segments(bed.pool, list, GS_ARRAY_LEN(list)), 0);
+    bed_fini(&bed);
+}

@@ -325,6 +325,48 @@ Test(tiers, each_holds_as_many_blocks_as_it_may)
 
 /* What is asked for again and again comes from the segments together: the first comes
  * with its segment, then 1, 2, 4, 8, 8. What came so far is used up first. */
+/* Would see blocks that stay in a cache that is smaller now, or a limit that is still the
+ * old one. */
+Test(tiers, limits_change_while_blocks_are_cached)
+{
+    enum { COUNT = 256 };
+    static uint64_t addrs[COUNT];
+    struct bed bed;
+    struct errand errand = {&bed, 7, addrs, COUNT, 4096, alloc_all};
+
+    cached_bed(&bed, GS_GIB, 32 * GS_MIB);
+    in_thread(&errand);
+    errand.run = free_all;
+    in_thread(&errand);
+    cr_assert_gt(cached_bytes(&bed), 0);
+    cr_assert(gs_pool_set_cache(bed.pool, 0, 0, 0));
+    cr_assert_eq(cached_bytes(&bed), 0);
+    errand.run = alloc_all;
+    in_thread(&errand);
+    errand.run = free_all;
+    in_thread(&errand);
+    cr_assert_eq(cached_bytes(&bed), 0);
+    bed_check(&bed);
+    cr_assert(gs_pool_set_cache(bed.pool, 64 * GS_KIB, 2, GS_TIER_NO_BLOCKS));
+    errand.run = alloc_all;
+    in_thread(&errand);
+    errand.run = free_all;
+    in_thread(&errand);
+    cr_assert_leq(bed_stats(&bed).stream_bytes, 2 * 4096);
+    cr_assert_eq(bed_stats(&bed).global_bytes, 0);
+    cr_assert_gt(cached_bytes(&bed), 0);
+    bed_fini(&bed);
+}
+
+Test(tiers, a_pool_without_a_cache_gets_none)
+{
+    struct bed bed;
+
+    bed_init(&bed, GS_GIB, 0);
+    cr_assert_not(gs_pool_set_cache(bed.pool, 32 * GS_MIB, 0, 0));
+    bed_fini(&bed);
+}
+
 Test(tiers, the_segments_give_more_at_once_to_who_comes_again)
 {
     static const unsigned expected[] = {0, 0, 0, 1, 1, 2,  3,  4, 4,

@@ -309,6 +309,107 @@ Test(trace, threads_lose_nothing_and_keep_their_order)
     messages(0);
 }
 
+/* ---- while the program runs ---------------------------------------------------------
+ */
+
+/* Would see a record of one recording in the file of another, or one that is lost between
+ * two. */
+Test(trace, one_after_the_other_has_its_own_records)
+{
+    struct gs_allocation before = {
+        .addr = 0x3000, .bytes = 42, .kind = GS_MEMORY_PINNED, .stack = 7};
+    struct gs_replay_trace trace;
+    char second[80];
+
+    snprintf(second, sizeof(second), "%s.second", trace_path);
+    record_alloc(0x1000, 1); /* nowhere */
+    cr_assert_null(gs_trace_begin(trace_path, GS_MIB, 0));
+    cr_assert(gs_trace_records());
+    gs_trace_write_live(&before);
+    record_alloc(0x2000, 2);
+    record_free(0x9000); /* of before, and freed just then: no fault */
+    gs_trace_end();
+    cr_assert_not(gs_trace_records());
+    record_alloc(0x4000, 4);
+    cr_assert_null(gs_trace_begin(second, GS_MIB, 0));
+    record_alloc(0x5000, 5);
+    gs_trace_end();
+    gs_trace_close(); /* the process's end */
+    trace = load(trace_path, NULL);
+    cr_assert_eq(trace.count, 2);
+    cr_assert_eq(trace.ops[0].bytes, 42);
+    cr_assert_eq(trace.ops[0].stack, 7);
+    cr_assert_eq(trace.ops[0].time_ns, 1);
+    cr_assert_eq(trace.ops[0].kind, GS_TRACE_KIND_PINNED);
+    cr_assert_eq(trace.ops[1].bytes, 2);
+    gs_replay_free(&trace);
+    trace = load(second, NULL);
+    cr_assert_eq(trace.count, 1);
+    cr_assert_eq(trace.ops[0].bytes, 5);
+    gs_replay_free(&trace);
+    messages(0);
+}
+
+Test(trace, what_cannot_begin_says_why)
+{
+    const char *why = gs_trace_begin("/nonexistent/trace", GS_MIB, 0);
+
+    cr_assert_not_null(why);
+    cr_expect_not(gs_trace_records());
+    cr_expect_not(gs_trace_on);
+    cr_assert_null(gs_trace_begin(trace_path, GS_MIB, 0));
+    gs_trace_end();
+    cr_expect_gt(size_of(trace_path), 0);
+}
+
+static int switching; /* atomic */
+
+static void *record_until(void *argument)
+{
+    uint64_t base = (uint64_t)(uintptr_t)argument;
+
+    while (__atomic_load_n(&switching, __ATOMIC_ACQUIRE))
+        for (unsigned i = 0; i < 50; i++) {
+            record_alloc(base + i, i + 1);
+            record_free(base + i);
+        }
+    return NULL;
+}
+
+/* Would see a late thread write to slots of the next file, or to no file at all. */
+Test(trace, threads_go_on_from_file_to_file)
+{
+    enum { FILES = 40 };
+    pthread_t threads[THREADS];
+    struct gs_replay_trace trace;
+    char path[96];
+
+    switching = 1;
+    for (uintptr_t i = 0; i < THREADS; i++)
+        cr_assert_eq(
+            pthread_create(&threads[i], NULL, record_until, (void *)((i + 1) << 16)), 0);
+    for (unsigned i = 0; i < FILES; i++) {
+        snprintf(path, sizeof(path), "%s.%u", trace_path, i);
+        /* No ring so small that one turn of the scheduler fills it. */
+        cr_assert_null(gs_trace_begin(path, i % 5 ? i % 5 * GS_MIB : GS_GIB, 0));
+        usleep(2000);
+        gs_trace_end();
+    }
+    __atomic_store_n(&switching, 0, __ATOMIC_RELEASE);
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    for (unsigned i = 0; i < FILES; i++) {
+        struct gs_replay_note note;
+
+        snprintf(path, sizeof(path), "%s.%u", trace_path, i);
+        cr_assert(gs_replay_load(path, &trace, &note), "%s: %s", path, note.text);
+        cr_expect_null(strstr(note.text, "damaged"), "%s: %s", path, note.text);
+        for (size_t j = 0; j < trace.count; j++)
+            cr_assert_lt(trace.ops[j].time_ns, UINT64_C(60000000000));
+        gs_replay_free(&trace);
+    }
+}
+
 /* ---- how it ends
  * ------------------------------------------------------------------------ */
 

@@ -58,6 +58,7 @@ static const struct {
     {GS_VERB_RELEASE, true, "--plain", offsetof(struct gs_arguments, plain)},
     {GS_VERB_ATTACH, false, "--for", offsetof(struct gs_arguments, stay)},
     {GS_VERB_ATTACH, false, "--wait", offsetof(struct gs_arguments, wait)},
+    {GS_VERB_TRACE, false, "--for", offsetof(struct gs_arguments, stay)},
     {GS_VERB_DETACH, false, "--wait", offsetof(struct gs_arguments, wait)},
     {GS_VERB_STATS, true, "--json", offsetof(struct gs_arguments, json)},
     {GS_VERB_SERVE, false, "--listen", offsetof(struct gs_arguments, listen)},

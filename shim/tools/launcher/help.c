@@ -151,9 +151,24 @@ static const char resume_help[] =
     "contents.\n" REQUEST_OPTIONS
     "                           resume PID: retry so long if the GPU is full\n";
 
+static const char trace_help[] =
+    "Records every allocation and free of a running process, with what is live when\n"
+    "it begins, until Ctrl-C or for a time; then writes FILE, and FILE.state with the\n"
+    "call stacks. The program continues.\n"
+    "\n"
+    "  gpushim trace --for=10 4711 app.trace; gpushim html app.trace app.trace.state\n"
+    "\n"
+    "The process must run under gpushim and have a CUDA context (and not have\n"
+    "GPUSHIM_CONTROL=off). gpushim set PID trace-limit=SIZE limits the file.\n"
+    "\n"
+    "  --for=SECONDS            end after this time\n"
+    "  NAME                     the process with this program's or script's name\n"
+    "  --wait=SECONDS           how long to wait for an answer (default 10)\n";
+
 static const char export_help[] =
     "Writes the current report of a running process to standard output in a FORMAT of\n"
-    "--output: json, pprof, openmetrics, csv and others. The program continues.\n"
+    "--output: json, pprof, openmetrics, csv and others. The program continues. FORMAT\n"
+    "state is a state file, for gpushim report, html, diff, merge and timeline.\n"
     "\n"
     "  gpushim export 4711 pprof >heap.pb; go tool pprof -http=: heap.pb\n"
     "\n"
@@ -192,12 +207,12 @@ static const char general_help[] =
     "  merge REPORT|FOLDER...   the sum over processes, such as the ranks of a job\n"
     "  top [FOLDER]             the memory of running processes, refreshed\n"
     "  stats|dump|owners|export|set|trim PID  ask a running process, change an option\n"
+    "  trace PID FILE           record a running process for some time\n"
     "  serve [--listen=ADDRESS] metrics, profiles and pages of all processes, by HTTP\n"
     "  cdi [--folder=FOLDER]    a device for containers, see gpushim cdi --help\n"
     "  attach PID, detach PID   record a process that was started without gpushim\n"
     "  pause PID, release PID SCOPE, resume  GPU memory goes to the host, and back\n"
-    "  replay TRACE...          run a recorded trace through the pool, and measure it\n"
-    "  advise TRACE             find better settings of the pool for a trace\n"
+    "  replay|advise TRACE      run a trace through the pool; find better settings\n"
     "\n"
     "Each option sets a variable: --pool-segment=32M is GPUSHIM_POOL_SEGMENT=32M.\n"
     "To run a program called \"report\": gpushim -- report.\n";

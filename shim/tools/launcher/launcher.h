@@ -74,7 +74,7 @@ struct gs_arguments {
     const char *of;      /* of diff and merge: "leaks" or "peak"; NULL: leaks */
     const char *delay, *rounds, *once; /* -d, -n and --once of top; NULL: not given */
     const char *wait;                  /* of pause, attach, requests; NULL: the default */
-    const char *stay;                  /* --for of attach; NULL: until detach */
+    const char *stay;                  /* --for of attach and trace; NULL: not given */
     const char *every, *json;          /* --all and --json of requests; NULL: not given */
     const char *discard, *plain;       /* of release; NULL: not given */
     const char *listen, *token_file, *pod_logs; /* of serve; NULL: not given */
@@ -145,6 +145,9 @@ void gs_words_print(const char *word);
 
 /* Makes the relative names in the variables of the command absolute. */
 void gs_paths_make_absolute(void);
+/* The value of an option, by its row, with absolute names of files: from malloc; NULL: as
+ * it is. */
+char *gs_path_absolute(size_t row, const char *value);
 /* Removes each data file whose NAME is in the list, too (output_map.h), as a shell's
  * pattern gives them. */
 void gs_paths_leave_data(char **paths);
@@ -268,11 +271,18 @@ int gs_attach_run(const struct gs_arguments *arguments);
 
 /* Returns whether the words of `resume` name a scope; else they are paused processes. */
 bool gs_request_names_scope(const struct gs_arguments *arguments);
-/* Returns whether the word is one of requests.def. */
-bool gs_request_is_verb(enum gs_verb verb);
+/* The process that a word names: its number, or the one that answers of this program's or
+ * script's name. 0: there is none, or several; a line has said so. */
+pid_t gs_request_process(const char *name);
 /* Asks the processes among the words. Returns the exit status: 1 if one has not done it.
  */
 int gs_request_run(const struct gs_arguments *arguments);
+
+/* ---- a trace of a running process (trace.c) ---- */
+
+/* Records until Ctrl-C, the time of --for, or the process's end. Returns the exit status:
+ * 1 if the trace or its call stacks are missing. */
+int gs_trace_run(const struct gs_arguments *arguments);
 
 /* ---- all processes by HTTP (serve.c) ---- */
 

@@ -113,6 +113,8 @@ int main(int unused, char **argv)
         return gs_advise_command(arguments.command);
     case GS_VERB_SERVE:
         return gs_serve_run(&arguments);
+    case GS_VERB_TRACE:
+        return gs_trace_run(&arguments);
     case GS_VERB_CDI:
         return gs_cdi_write(&arguments);
     case GS_VERB_ATTACH:

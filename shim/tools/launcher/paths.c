@@ -42,11 +42,11 @@ static char *absolute_list(const char *list)
     return out;
 }
 
-/* Returns the value with absolute names, from malloc; NULL: as it is. */
-static char *absolute(size_t row, const char *value)
+char *gs_path_absolute(size_t row, const char *value)
 {
     char whole[PATH_MAX + 1] = "@";
-    if (row == GS_OPTION_ROW_output || strlen(value) >= GS_OPTIONS_PATH_BYTES) {
+    if (!gs_start_folder_matters(&gs_options_table[row], value) ||
+        row == GS_OPTION_ROW_output || strlen(value) >= GS_OPTIONS_PATH_BYTES) {
         return NULL;
     }
     if (row == GS_OPTION_ROW_suppressions) {
@@ -68,13 +68,11 @@ void gs_paths_make_absolute(void)
 {
     for (size_t i = 0; i < GS_OPTIONS_COUNT; i++) {
         const char *name = gs_options_table[i].name, *value = getenv(name);
-        if (value && gs_start_folder_matters(&gs_options_table[i], value)) {
-            char *whole = absolute(i, value);
-            if (whole) {
-                (void)setenv(name, whole, 1);
-            }
-            free(whole);
+        char *whole = value ? gs_path_absolute(i, value) : NULL;
+        if (whole) {
+            (void)setenv(name, whole, 1);
         }
+        free(whole);
     }
 }
 

@@ -200,10 +200,18 @@ static void ask_all(struct inquiry *inquiry, const char *name)
     }
 }
 
-/* The one process of this name. */
-static void ask_only(struct inquiry *inquiry, const char *name)
+static bool is_number(const char *word)
+{
+    return word[0] && !word[strspn(word, "0123456789")];
+}
+
+pid_t gs_request_process(const char *name)
 {
     size_t count, named = 0;
+    pid_t pid = 0;
+    if (is_number(name)) {
+        return (pid_t)gs_value_number("a process", name, 1, INT32_MAX);
+    }
     struct gs_ask_thread *threads = gs_ask_list(&count);
     for (size_t i = 0; i < count; i++) {
         if (gs_ask_is_named(threads[i].pid, name)) {
@@ -211,22 +219,26 @@ static void ask_only(struct inquiry *inquiry, const char *name)
         }
     }
     if (named == 1) {
-        ask_number(inquiry, threads[0].pid);
+        pid = threads[0].pid;
     } else if (named == 0) {
         gs_launcher_warn("%.200s: no process of this name can be asked", name);
-        inquiry->failed++;
     } else {
         gs_launcher_warn("%.200s: %zu processes have this name, such as %ld and %ld: "
                          "give the PID of one",
                          name, named, (long)threads[0].pid, (long)threads[1].pid);
-        inquiry->failed++;
     }
     free(threads);
+    return pid;
 }
 
-static bool is_number(const char *word)
+static void ask_only(struct inquiry *inquiry, const char *name)
 {
-    return word[0] && !word[strspn(word, "0123456789")];
+    pid_t pid = gs_request_process(name);
+    if (pid) {
+        ask_number(inquiry, pid);
+    } else {
+        inquiry->failed++;
+    }
 }
 
 /* ---- words ------------------------------------------------------------------------- */
@@ -258,9 +270,11 @@ static void take_setting(struct inquiry *inquiry, const char *word)
     } else {
         gs_value_check(&gs_options_table[row], NULL, value);
     }
-    int printed =
-        snprintf(inquiry->request, sizeof(inquiry->request), "set %s=%s",
-                 is_list ? gs_lists[list].name : gs_options_table[row].name, value);
+    char *whole = is_list ? NULL : gs_path_absolute(row, value);
+    int printed = snprintf(inquiry->request, sizeof(inquiry->request), "set %s=%s",
+                           is_list ? gs_lists[list].name : gs_options_table[row].name,
+                           whole ? whole : value);
+    free(whole);
     if (printed < 0 || (size_t)printed >= sizeof(inquiry->request) - 1 ||
         strchr(inquiry->request, '\n')) {
         gs_launcher_fail(GS_EXIT_USAGE, "set: the value is too long, or has a newline");
@@ -308,16 +322,19 @@ static void take_format(struct inquiry *inquiry, char **words)
                        words[1]);
     }
     size_t row = gs_outputs_format(words[1], strlen(words[1]));
-    if (row == GS_EXPORT_FORMATS) {
+    const bool is_state = strcmp(words[1], GS_CONTROL_STATE) == 0;
+    if (row == GS_EXPORT_FORMATS && !is_state) {
         const char *why = gs_outputs_wrong(words[1], wrong);
         gs_launcher_fail(GS_EXIT_USAGE, "export: %s", why ? why : "no FORMAT is given");
     }
-    if (row == GS_EXPORT_pprof && isatty(STDOUT_FILENO)) {
-        gs_launcher_fail(GS_EXIT_USAGE, "export: pprof is binary: write it to a file, "
-                                        "such as >heap.pb, or to a pipe");
+    if ((is_state || row == GS_EXPORT_pprof) && isatty(STDOUT_FILENO)) {
+        gs_launcher_fail(GS_EXIT_USAGE,
+                         "export: %s is binary: write it to a file, such as >%s, or to "
+                         "a pipe",
+                         words[1], is_state ? "app.state" : "heap.pb");
     }
     (void)snprintf(inquiry->request, sizeof(inquiry->request), "export %s",
-                   gs_export_formats[row].name);
+                   is_state ? GS_CONTROL_STATE : gs_export_formats[row].name);
     words[1] = NULL;
 }
 
@@ -356,16 +373,6 @@ bool gs_request_names_scope(const struct gs_arguments *arguments)
         scope |= !is_number(*word);
     }
     return scope;
-}
-
-bool gs_request_is_verb(enum gs_verb verb)
-{
-    for (size_t i = 0; i < GS_ARRAY_LEN(rows); i++) {
-        if (rows[i].verb == verb) {
-            return true;
-        }
-    }
-    return false;
 }
 
 int gs_request_run(const struct gs_arguments *arguments)
@@ -410,8 +417,7 @@ int gs_request_run(const struct gs_arguments *arguments)
     }
     for (char **word = pids; *word; word++) {
         if (is_number(*word)) {
-            ask_number(&inquiry,
-                       (pid_t)gs_value_number("a process", *word, 1, INT32_MAX));
+            ask_number(&inquiry, gs_request_process(*word));
         } else if (rows[i].processes == ONE) {
             ask_only(&inquiry, *word);
         } else {

@@ -368,7 +368,7 @@ bool gs_replay_scan_binary(struct gs_replay_file *file, struct gs_replay_trace *
     } else if (found.unfinished) {
         say(note, "%llu records were never finished and are left out",
             (unsigned long long)found.unfinished);
-    } else if (reader.displaced || reader.strays) {
+    } else if (!header.began_late && (reader.displaced || reader.strays)) {
         say(note, "%llu frees are missing from the trace, %llu have no allocation in it",
             (unsigned long long)reader.displaced, (unsigned long long)reader.strays);
     }

@@ -196,6 +196,177 @@ for way in shared linked; do
   add_case "control export $way" control_export_case "$way"
 done
 
+# ---- A trace of a running process --------------------------------------------------------
+
+# control_traced WAY [VAR=value...]: a program that takes and frees from four threads, until it is told.
+control_traced() {
+  mkdir -p told
+  control_start program "${@:2}" -- "$apps/traced_$1" "$PWD/told"
+}
+
+# control_trace_round NUMBER: a trace that ends while the program rests, and what is live then by the program.
+control_trace_round() {
+  "$build/gpushim" trace "$pid" "trace$1" >"trace$1.out" 2>"trace$1.err" &
+  sleep 0.4
+  : >told/pause
+  await 25 control_rests "$1" || fail "the program does not rest"
+  kill -INT $!
+  wait $! || fail "the trace: $(<"trace$1.err")"
+  ask "live$1" stats --json "$pid"
+  rm told/pause
+}
+
+control_rests() { [[ $(grep -c '^traced: GPU' program.out) -ge $1 ]]; }
+
+# control_trace_holds NUMBER: what is live at the end of the trace is what the program says, at its lines.
+control_trace_holds() {
+  local said
+
+  said=$(grep '^traced: GPU' program.out | sed -n "$1p")
+  expect_equal "what is said" "$pid: trace$1, with call stacks in trace$1.state" "$(<"trace$1.out")"
+  run_in made -- "$build/gpushim" timeline --as=perfetto --most=4294967295 -o perfetto.file "trace$1" "trace$1.state"
+  expect_status made 0
+  expect_quiet made
+  python3 -S "$here/timeline.py" perfetto || fail "not a timeline"
+  expect_equal "live memory" "$said" "$(awk '/^live: GPU 0 take traced[.]c:[0-9]+ / { gpu += $(NF - 1); n += $NF }
+    /^live: pinned host memory take traced[.]c:[0-9]+ / { host += $(NF - 1); m += $NF }
+    END { printf "traced: GPU %d in %d, host %d in %d", gpu, n, host, m }' perfetto.found)"
+  expect_no_text perfetto.found '^live: .* (unknown|[?])'
+  [[ $traced_pool == off ]] || expect_text perfetto.found '^reserved: GPU 0 '
+  run_in report -- "$build/gpushim" report "trace$1.state"
+  [[ $traced_pool == off ]] || expect_text report.out '== Pool of GPU 0: reserved '
+}
+
+# Two traces of one process, each begun while four threads work. Would see an allocation from before that is left
+# out, doubled or nameless, and a second trace that is not one of its own.
+control_trace_case() {
+  local traced_pool=on
+
+  [[ $* != *POOL=off* ]] || traced_pool=off
+  need python3
+  control_traced "$@"
+  control_trace_round 1
+  control_trace_round 2
+  : >told/over
+  wait "$pid" || fail "the program's status"
+  control_trace_holds 1
+  control_trace_holds 2
+}
+for way in shared static linked ptds; do
+  add_case "control trace $way" control_trace_case "$way"
+done
+add_case "control trace without the pool" control_trace_case shared GPUSHIM_POOL=off
+add_case "control trace of stream-ordered memory" control_trace_case linked GPUSHIM_ASYNC=pool
+add_case "control trace with a state file" control_trace_case shared GPUSHIM_STATE_FILE=state
+
+# What cannot be, and what ends before.
+control_trace_bad_case() {
+  control_start program -- "$apps/asked_shared" "$PWD/over"
+  : >there
+  ask exists trace --for=1 "$pid" there
+  ask nowhere trace --for=1 "$pid" no/where
+  ask once set "$pid" trace-file=first
+  ask again trace --for=1 "$pid" second
+  ask ended set "$pid" trace-file=
+  ask percent trace --for=1 "$pid" 'bad%Z'
+  "$build/gpushim" trace "$pid" last >last.out 2>last.err &
+  await 25 [ -e last ] || fail "no trace begins"
+  control_end
+  wait $! && fail "a trace without an end has status 0"
+  expect_status exists 2
+  expect_equal 'what is told' 'gpushim: trace: there: exists' "$(<exists.err)"
+  expect_told nowhere "GPUSHIM_TRACE_FILE=$PWD/no/where: no such file or directory"
+  expect_equal 'what is set' "$pid: GPUSHIM_TRACE_FILE=$PWD/first" "$(<once.out)"
+  expect_told again "GPUSHIM_TRACE_FILE=$PWD/second: a trace is being recorded: end it first (GPUSHIM_TRACE_FILE=)"
+  expect_equal 'what is set' "$pid: GPUSHIM_TRACE_FILE=" "$(<ended.out)"
+  expect_status percent 1
+  expect_text percent.err 'GPUSHIM_TRACE_FILE=.*bad%Z'
+  expect_equal 'what has ended' "$pid: last, without call stacks" "$(<last.out)"
+  run_in csv -- "$build/gpushim" replay --to-csv last
+  expect_equal 'the trace' 1 "$(grep -c ',a,.*,1048576,' csv.out)"
+  ask nobody trace --for=1 "$pid" nobody
+  expect_status nobody 1
+  for words in "" 1 "1 a b" "--all a"; do
+    # shellcheck disable=SC2086  # words
+    ask usage trace $words
+    expect_status usage 2
+    expect_count usage.err '^gpushim: trace' 1
+  done
+}
+add_case "control trace bad" control_trace_bad_case
+
+# Where the address space is limited the data is in many places, as before; the trace is there all the same.
+control_trace_limited_case() {
+  control_start program -- bash -c 'ulimit -v 200000000; exec "$0" "$1"' "$apps/asked_shared" "$PWD/over"
+  ask trace trace --for=1 "$pid" trace
+  ask state export "$pid" state
+  control_end
+  expect_status trace 1
+  expect_equal 'what there is' "$pid: trace, without call stacks" "$(<trace.out)"
+  expect_told state "its data is not in one place: the address space of the process is limited (ulimit -v)"
+}
+add_case "control trace with limited addresses" control_trace_limited_case
+
+# From outside, the file comes out of the container's file system.
+control_trace_container_case() {
+  local settings command
+
+  need unshare
+  unshare -mnipf --mount-proc true 2>/dev/null || skip "name spaces of our own"
+  clean_env "$case_dir" "$cuda_path" -- LD_PRELOAD="$shim" GPUSHIM_LOG_FILE=/dev/null -- "$apps/asked_linked" "$PWD/over"
+  # shellcheck disable=SC2016  # the inner shell's
+  unshare -mnipf --mount-proc --kill-child env -i PATH="$PATH" "${settings[@]}" bash -c \
+    'mount -t tmpfs none /tmp && mkdir /tmp/own && cd /tmp/own && exec "$@"' bash "${command[@]}" >program.out 2>program.err </dev/null &
+  pids+=("$!")
+  trap 'kill -9 "${pids[@]}" 2>/dev/null' EXIT
+  await 25 grep -qs ready program.out || fail "it does not start"
+  pid=$(pgrep -P "${pids[0]}") || fail "no process"
+  mkdir /tmp/gpushim-outside.$$ || fail "no folder"
+  ask trace trace --for=1 "$pid" "/tmp/gpushim-outside.$$/trace"
+  mv "/tmp/gpushim-outside.$$"/* . && rmdir "/tmp/gpushim-outside.$$"
+  control_end
+  expect_status trace 0
+  expect_quiet trace
+  run_in csv -- "$build/gpushim" replay --to-csv trace
+  expect_equal 'the trace' 1 "$(grep -c ',a,.*,1048576,' csv.out)"
+  run_in massif -- "$build/gpushim" timeline --as=massif -o - trace trace.state
+  expect_text massif.out 'hold [(].*/asked[.]c:'
+}
+add_case "control trace of a container" control_trace_container_case
+
+# ---- Options at run time ---------------------------------------------------------------------
+
+# Each is in force from then on; what is no value changes nothing.
+control_settings_case() {
+  printf 'leak:hold\n' >rules
+  control_start program -- "$apps/asked_shared" "$PWD/over"
+  ask cache set "$pid" pool-cache=1M,stream:10
+  ask no_cache set "$pid" pool-cache=5G
+  ask pressure set "$pid" pressure=warning:0.75
+  ask no_pressure set "$pid" pressure=alarm:0.5
+  ask rules set "$pid" suppressions=rules
+  ask dump dump "$pid"
+  ask no_rules set "$pid" suppressions=absent
+  ask rule set "$pid" suppressions=leak:hold
+  ask none set "$pid" suppressions=
+  ask whole dump "$pid"
+  control_start uncached GPUSHIM_POOL_CACHE=0 -- "$apps/asked_shared" "$PWD/over"
+  ask later set "$pid" pool-cache=1M
+  control_end
+  expect_equal 'the cache' "${pids[0]}: GPUSHIM_POOL_CACHE=1M,stream:10" "$(<cache.out)"
+  expect_equal 'the pressure' "${pids[0]}: GPUSHIM_PRESSURE=warning:0.75" "$(<pressure.out)"
+  expect_equal 'the rules' "${pids[0]}: GPUSHIM_SUPPRESSIONS=$PWD/rules" "$(<rules.out)"
+  expect_no_text dump.out 'LIVE 1'
+  expect_text whole.out 'LIVE 1'
+  expect_told later "GPUSHIM_POOL_CACHE=1M: the program started without a cache (GPUSHIM_POOL_CACHE=0); unchanged"
+  pid=${pids[0]}
+  expect_text no_cache.err '^gpushim: --pool-cache=5G: the size is above 1G$'
+  expect_text no_pressure.err '^gpushim: --pressure=alarm:0.5: a level is not elevated, warning or critical$'
+  expect_told no_rules "GPUSHIM_SUPPRESSIONS=absent: cannot read absent: no such file or directory; unchanged"
+  expect_text rule.err 'a rule, not a file: put it into a file and name the file$'
+}
+add_case "control settings" control_settings_case
+
 # The idle 40 MiB go back, by the trim thread alone.
 control_trim_case() {
   control_start keeps GPUSHIM_POOL_TRIM=60m -- "$apps/asked_linked" "$PWD/over" idle

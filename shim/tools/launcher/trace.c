@@ -1,0 +1,275 @@
+/*
+ * trace.c - gpushim trace PID FILE: a trace of a process that runs already.
+ *
+ * The process writes the trace itself, in its own view of the file system. The call
+ * stacks are in its memory: the command asks for them once the trace has ended.
+ *
+ * Owns:  nothing.   Lock: none.   Design: docs/traces.md
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "gs_clock.h"
+#include "gs_wait.h"
+#include "shim/settings/output.h"
+#include "shim/tools/launcher/launcher.h"
+#include "shim/tools/reader/ask.h"
+#include "shim/tools/reader/ask_why.h"
+
+#define DEFAULT_WAIT_S 10
+#define MOST_WAIT_S    3600
+#define MOST_STAY_S    86400
+/* How soon Ctrl-C and the process's end are seen. */
+#define NAP_NS 50000000ull
+/* A name for the process's folder /tmp. */
+#define PLACE "/tmp/gpushim-trace."
+
+struct recording {
+    pid_t pid;
+    unsigned wait_ms;
+    bool elsewhere;        /* the process has another view of the file system */
+    char wanted[PATH_MAX]; /* absolute, as this command sees it */
+    char path[PATH_MAX];   /* as the process sees it */
+    const char *shown;     /* what the user calls it */
+};
+
+/* Asks the process. The text is from malloc; NULL: a line says why there is none. */
+static struct gs_ask_answer ask(const struct recording *recording, const char *request)
+{
+    struct gs_ask_thread thread;
+    struct gs_ask_answer answer = {.problem = gs_ask_find(recording->pid, &thread)};
+    bool answered =
+        !answer.problem && gs_ask_bytes(&thread, request, recording->wait_ms, &answer);
+    if (answered && !answer.refused) {
+        return answer;
+    }
+    if (answered) {
+        gs_ask_make_printable(&answer);
+        answer.problem = answer.text;
+    } else if (answer.problem == gs_ask_gone) {
+        answer.problem = gs_ask_why_none(recording->pid);
+    }
+    gs_launcher_warn("process %ld: %s", (long)recording->pid, answer.problem);
+    free(answer.text);
+    answer.text = NULL;
+    return answer;
+}
+
+/* ---- the file ---------------------------------------------------------------------- */
+
+/* Returns whether the file's folder is another one in the process's view. */
+static bool is_elsewhere(const struct recording *recording)
+{
+    char folder[PATH_MAX], path[PATH_MAX + 64];
+    struct stat theirs, own;
+    (void)snprintf(folder, sizeof(folder), "%.*s",
+                   (int)(strrchr(recording->wanted, '/') + 1 - recording->wanted),
+                   recording->wanted);
+    (void)snprintf(path, sizeof(path), "/proc/%ld/root%s", (long)recording->pid, folder);
+    return stat(folder, &own) == 0 &&
+           (stat(path, &theirs) != 0 || theirs.st_dev != own.st_dev ||
+            theirs.st_ino != own.st_ino);
+}
+
+/* Ends the command if the file's path cannot be made absolute. */
+static void choose_path(struct recording *recording, const char *file)
+{
+    char folder[PATH_MAX] = "";
+    int length;
+    if (file[0] != '/' && !getcwd(folder, sizeof(folder))) {
+        gs_launcher_fail(1, "the working directory: %s", strerror(errno));
+    }
+    length = snprintf(recording->wanted, PATH_MAX, "%s%s%s", folder,
+                      file[0] == '/' ? "" : "/", file);
+    if (length < 0 || length >= GS_CONTROL_REQUEST_BYTES - 32 || strchr(file, '\n') ||
+        file[0] == '\0') {
+        gs_launcher_fail(GS_EXIT_USAGE, "trace: no name of a file: %.200s", file);
+    }
+    if (access(recording->wanted, F_OK) == 0) {
+        gs_launcher_fail(GS_EXIT_USAGE, "trace: %.600s: exists", file);
+    }
+    recording->shown = file;
+    recording->elsewhere = is_elsewhere(recording);
+    if (recording->elsewhere) {
+        (void)snprintf(recording->path, PATH_MAX, PLACE "%ld", (long)getpid());
+    } else {
+        (void)memcpy(recording->path, recording->wanted, PATH_MAX);
+    }
+}
+
+/* Makes a new file of the command's. Returns -1 after a line. */
+static int create(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        gs_launcher_warn("%.600s: %s", path, gs_output_error_text(errno));
+    }
+    return fd;
+}
+
+/* Copies a file from the process's view of the file system, where it then is no more. */
+static bool fetch(const struct recording *recording)
+{
+    char from[PATH_MAX + 64];
+    ssize_t sent = 1;
+    (void)snprintf(from, sizeof(from), "/proc/%ld/root%s", (long)recording->pid,
+                   recording->path);
+    int in = open(from, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (in < 0) {
+        gs_launcher_warn("%.600s: %s", from, gs_output_error_text(errno));
+        return false;
+    }
+    int out = create(recording->wanted);
+    while (out >= 0 && (sent = sendfile(out, in, NULL, 1 << 30)) > 0) {
+    }
+    if (sent < 0) {
+        gs_launcher_warn("%.600s: %s", recording->wanted, gs_output_error_text(errno));
+    }
+    close(in);
+    bool copied = out >= 0 && sent == 0 && close(out) == 0;
+    if (copied) {
+        (void)unlink(from);
+    }
+    return copied;
+}
+
+/* Writes the call stacks beside the trace. */
+static bool write_state(const struct recording *recording)
+{
+    char path[PATH_MAX + 8];
+    struct gs_ask_answer answer = ask(recording, "export " GS_CONTROL_STATE);
+    (void)snprintf(path, sizeof(path), "%s.state", recording->wanted);
+    int fd = answer.text ? create(path) : -1;
+    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
+    bool written = file && fwrite(answer.text, 1, answer.length, file) == answer.length;
+    if (file && (fclose(file) != 0 || !written)) {
+        gs_launcher_warn("%.600s: %s", path, gs_output_error_text(errno));
+        written = false;
+    }
+    free(answer.text);
+    return written;
+}
+
+/* ---- the time ---------------------------------------------------------------------- */
+
+static volatile sig_atomic_t interrupted;
+
+static void interrupt(int unused)
+{
+    (void)unused;
+    interrupted = 1;
+}
+
+static void catch_signals(void)
+{
+    const struct sigaction action = {.sa_handler = interrupt};
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+    (void)sigaction(SIGHUP, &action, NULL);
+}
+
+static bool exists(pid_t pid)
+{
+    return kill(pid, 0) == 0 || errno != ESRCH;
+}
+
+/* Waits until it is over. seconds 0: until Ctrl-C, or the process's end. */
+static void stay(pid_t pid, unsigned long seconds)
+{
+    const uint64_t end_ns = gs_now_ns() + seconds * UINT64_C(1000000000);
+    while (!interrupted && exists(pid) && (seconds == 0 || gs_now_ns() < end_ns)) {
+        gs_nap(NAP_NS);
+    }
+}
+
+/* ---- the command ------------------------------------------------------------------- */
+
+/* Starts the recording. The process may have chosen another name. */
+static bool start(struct recording *recording)
+{
+    char request[PATH_MAX + 32];
+    (void)snprintf(request, sizeof(request), "trace start %s", recording->path);
+    struct gs_ask_answer answer = ask(recording, request);
+    if (!answer.text) {
+        return false;
+    }
+    if (strcmp(answer.text, recording->path) != 0) { /* it was created just now */
+        (void)snprintf(recording->path, PATH_MAX, "%.*s", PATH_MAX - 1, answer.text);
+        if (!recording->elsewhere) {
+            (void)memcpy(recording->wanted, recording->path, PATH_MAX);
+            recording->shown = recording->wanted;
+        }
+    }
+    free(answer.text);
+    return true;
+}
+
+/* Ends the recording, and fetches what belongs to it. */
+static bool finish(const struct recording *recording)
+{
+    struct gs_ask_answer answer = ask(recording, "trace stop");
+    if (!answer.text) {
+        if (access(recording->wanted, F_OK) == 0) {
+            printf("%ld: %s, without call stacks\n", (long)recording->pid,
+                   recording->shown);
+        }
+        return false;
+    }
+    free(answer.text);
+    if (recording->elsewhere && !fetch(recording)) {
+        return false;
+    }
+    bool stacks = write_state(recording);
+    if (stacks) {
+        printf("%ld: %s, with call stacks in %s.state\n", (long)recording->pid,
+               recording->shown, recording->shown);
+    } else {
+        printf("%ld: %s, without call stacks\n", (long)recording->pid, recording->shown);
+    }
+    return stacks;
+}
+
+int gs_trace_run(const struct gs_arguments *arguments)
+{
+    static struct recording recording;
+    char **words = arguments->command;
+    if (!words[0] || !words[1]) {
+        gs_help_refuse(GS_VERB_TRACE, "trace: no %s is given",
+                       words[0] ? "FILE" : "PID or NAME");
+    }
+    if (words[2]) {
+        gs_help_refuse(GS_VERB_TRACE, "trace takes one process and one FILE, not %.200s",
+                       words[2]);
+    }
+    if (arguments->every) {
+        gs_help_refuse(GS_VERB_TRACE, "trace takes one process, not --all");
+    }
+    recording.wait_ms =
+        1000 * (unsigned)(arguments->wait
+                              ? gs_value_number("--wait", arguments->wait, 1, MOST_WAIT_S)
+                              : DEFAULT_WAIT_S);
+    unsigned long seconds =
+        arguments->stay ? gs_value_number("--for", arguments->stay, 1, MOST_STAY_S) : 0;
+    recording.pid = gs_request_process(words[0]);
+    if (!recording.pid) {
+        return 1;
+    }
+    choose_path(&recording, words[1]);
+    catch_signals();
+    if (!start(&recording)) {
+        return 1;
+    }
+    if (seconds == 0 && isatty(STDERR_FILENO)) {
+        gs_launcher_warn("recording process %ld; Ctrl-C ends it", (long)recording.pid);
+    }
+    stay(recording.pid, seconds);
+    return finish(&recording) && fflush(stdout) == 0 ? 0 : 1;
+}
