@@ -7,7 +7,7 @@
  *
  * Owns:  nothing.   Lock: none.
  */
-#include "shim/memory/trace_switch.h"
+#include "shim/api/trace_switch.h"
 
 #include "shim/record.h"
 #include "shim/settings/log.h"

@@ -704,3 +704,30 @@ Test(heap, segments_are_those_that_are_mapped)
     cr_assert_eq(gs_pool_segments(bed.pool, list, GS_ARRAY_LEN(list)), 0);
     bed_fini(&bed);
 }
+
+static void die_during_map(struct fake *fake, size_t bytes)
+{
+    (void)bytes;
+    fake->during_map = NULL;
+    gs_heap_bury(fake->extra, 0);
+}
+
+/* Would see memory that a heap maps as it dies become a part of the dead heap. */
+Test(heap, dies_while_it_maps_and_keeps_nothing)
+{
+    static const size_t sizes[] = {512, 4 * GS_MIB};
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(sizes); i++) {
+        struct gs_block *block;
+        struct bed bed;
+
+        bed_init(&bed, GS_GIB, 0);
+        bed.fake.extra = bed.heap;
+        bed.fake.during_map = die_during_map;
+        cr_assert_eq(gs_heap_alloc(bed.heap, sizes[i], &block, NULL), GS_ERR_UNPOOLABLE);
+        cr_assert_eq(bed.fake.maps, 1);
+        cr_assert_eq(gs_pool_segments(bed.pool, NULL, 0), 0);
+        cr_assert_eq(bed_stats(&bed).reserved_bytes, 0);
+        bed_fini(&bed);
+    }
+}

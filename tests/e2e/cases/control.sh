@@ -297,6 +297,7 @@ add_case "control trace bad" control_trace_bad_case
 
 # Where the address space is limited the data is in many places, as before; the trace is there all the same.
 control_trace_limited_case() {
+  # shellcheck disable=SC2016  # the inner shell's
   control_start program -- bash -c 'ulimit -v 200000000; exec "$0" "$1"' "$apps/asked_shared" "$PWD/over"
   ask trace trace --for=1 "$pid" trace
   ask state export "$pid" state
@@ -307,30 +308,30 @@ control_trace_limited_case() {
 }
 add_case "control trace with limited addresses" control_trace_limited_case
 
-# From outside, the file comes out of the container's file system.
+# In the process's view the folder is another one: the file comes from there.
 control_trace_container_case() {
   local settings command
 
   need unshare
   unshare -mnipf --mount-proc true 2>/dev/null || skip "name spaces of our own"
+  mkdir inside
   clean_env "$case_dir" "$cuda_path" -- LD_PRELOAD="$shim" GPUSHIM_LOG_FILE=/dev/null -- "$apps/asked_linked" "$PWD/over"
   # shellcheck disable=SC2016  # the inner shell's
   unshare -mnipf --mount-proc --kill-child env -i PATH="$PATH" "${settings[@]}" bash -c \
-    'mount -t tmpfs none /tmp && mkdir /tmp/own && cd /tmp/own && exec "$@"' bash "${command[@]}" >program.out 2>program.err </dev/null &
+    'mount -t tmpfs none inside && exec "$@"' bash "${command[@]}" >program.out 2>program.err </dev/null &
   pids+=("$!")
   trap 'kill -9 "${pids[@]}" 2>/dev/null' EXIT
   await 25 grep -qs ready program.out || fail "it does not start"
   pid=$(pgrep -P "${pids[0]}") || fail "no process"
-  mkdir /tmp/gpushim-outside.$$ || fail "no folder"
-  ask trace trace --for=1 "$pid" "/tmp/gpushim-outside.$$/trace"
-  mv "/tmp/gpushim-outside.$$"/* . && rmdir "/tmp/gpushim-outside.$$"
+  ask trace trace --for=1 "$pid" inside/trace
   control_end
   expect_status trace 0
   expect_quiet trace
-  run_in csv -- "$build/gpushim" replay --to-csv trace
+  run_in csv -- "$build/gpushim" replay --to-csv inside/trace
   expect_equal 'the trace' 1 "$(grep -c ',a,.*,1048576,' csv.out)"
-  run_in massif -- "$build/gpushim" timeline --as=massif -o - trace trace.state
+  run_in massif -- "$build/gpushim" timeline --as=massif -o - inside/trace inside/trace.state
   expect_text massif.out 'hold [(].*/asked[.]c:'
+  [[ ! -e /tmp/gpushim-trace.$pid ]] || fail "a file is left"
 }
 add_case "control trace of a container" control_trace_container_case
 
