@@ -17,7 +17,7 @@ size_t gs_pool_segments(struct gs_pool *pool, struct gs_pool_segment *out, size_
             const struct gs_segment *segment =
                 GS_LINK_OWNER(link, const struct gs_segment, all);
 
-            if (!segment->mapped || gs_segment_present(segment) == 0) {
+            if (gs_segment_present(segment) == 0) {
                 continue;
             }
             if (count < room) {

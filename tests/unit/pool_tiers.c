@@ -358,6 +358,25 @@ Test(tiers, limits_change_while_blocks_are_cached)
     bed_fini(&bed);
 }
 
+/* Would see a thread go on with the share of the limit that it had. */
+Test(tiers, a_threads_share_changes_with_the_limit)
+{
+    enum { COUNT = 256 };
+    uint64_t addrs[COUNT];
+    struct bed bed;
+
+    cached_bed(&bed, GS_GIB, 32 * GS_MIB);
+    bed_free(&bed, bed_alloc(&bed, 4096));
+    cr_assert(gs_pool_set_cache(bed.pool, 64 * GS_KIB, 0, 0));
+    for (unsigned i = 0; i < COUNT; i++)
+        addrs[i] = bed_alloc(&bed, 4096);
+    for (unsigned i = 0; i < COUNT; i++)
+        bed_free(&bed, addrs[i]);
+    cr_assert_leq(bed_stats(&bed).thread_bytes, 16 * GS_KIB);
+    cr_assert_leq(cached_bytes(&bed), 64 * GS_KIB);
+    bed_fini(&bed);
+}
+
 Test(tiers, a_pool_without_a_cache_gets_none)
 {
     struct bed bed;
