@@ -1,15 +1,18 @@
 /*
  * trace_switch.c - a trace that begins and ends while the program runs.
  *
- * Recording starts first; then what was live before is added, as of the first moment. So
- * an allocation that is freed meanwhile has its beginning before its end, and one that is
- * made meanwhile is left to its own record: it is no older than the start.
+ * Recording starts first; then what is live is added: what is older than the start as of
+ * the first moment, so that it begins before it ends, and the rest at its own time,
+ * though most of that has recorded itself: a call that began before the start has not.
+ * Left is a free that looked for a recording before the start, and is not over yet when
+ * what is live is listed: that allocation stays until its address is another's.
  *
  * Owns:  nothing.   Lock: none.
  */
 #include "shim/api/trace_switch.h"
 
 #include "shim/record.h"
+#include "shim/report/trace_stacks.h"
 #include "shim/settings/log.h"
 #include "shim/statefile/state_file.h"
 #include "shim/trace/trace.h"
@@ -18,12 +21,20 @@
 /* Room for segments that are added between counting and copying. */
 #define MORE_SEGMENTS 64
 
-/* gs_tracker_visit. In: arg  the tracker's time of the start. */
+/* One moment, after recording has started, by two clocks. */
+struct moment {
+    uint64_t tracker_ns, trace_ns;
+};
+
+/* gs_tracker_visit. In: arg  a moment. */
 static void add_allocation(void *arg, const struct gs_allocation *allocation)
 {
-    const uint64_t *start_ns = arg;
-    if (allocation->time_ns < *start_ns && !allocation->lost) {
-        gs_trace_write_live(allocation);
+    const struct moment *start = arg;
+    uint64_t since_ns = allocation->time_ns - start->tracker_ns;
+    if (!allocation->lost) {
+        gs_trace_write_live(allocation, allocation->time_ns < start->tracker_ns
+                                            ? 0
+                                            : start->trace_ns + since_ns);
     }
 }
 
@@ -89,7 +100,6 @@ static bool add_segments(struct gs_state *state, struct gs_pool *pool, bool on_h
 /* Returns NULL, or why nothing is recorded. */
 static const char *start(struct gs_state *state, const char *pattern)
 {
-    uint64_t start_ns = state->tracker ? gs_tracker_now(state->tracker) : 0;
     const char *problem = gs_trace_begin(pattern, state->options.trace_limit_bytes,
                                          gs_state_file_pid_start());
     if (problem) {
@@ -97,7 +107,8 @@ static const char *start(struct gs_state *state, const char *pattern)
     }
     gs_record_trace_changed();
     if (state->tracker) {
-        gs_tracker_visit(state->tracker, add_allocation, &start_ns);
+        struct moment start = {gs_tracker_now(state->tracker), gs_trace_now()};
+        gs_tracker_visit(state->tracker, add_allocation, &start);
     }
     if (!add_segments(state, state->pool, false) ||
         !add_segments(state, state->host_pool, true)) {
@@ -119,5 +130,6 @@ const char *gs_trace_switch(struct gs_state *state, const char *pattern)
     }
     gs_trace_end(); /* it may have ended by itself */
     gs_record_trace_changed();
+    gs_trace_stacks_write();
     return pattern[0] ? start(state, pattern) : NULL;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "shim/api/api.h"
+#include "shim/life/attach.h"
 #include "shim/life/trim_thread.h"
 #include "shim/report/finish.h"
 #include "shim/report/outputs.h"
@@ -173,6 +174,10 @@ void gs_answer_trace(struct gs_state *state, char *text, struct gs_answer *out)
     (void)state;
     if (!starts && strcmp(text, "stop") != 0) {
         gs_answer_refuse(out, "trace takes start FILE, or stop");
+        return;
+    }
+    if (starts && gs_attach_has_ended()) {
+        gs_answer_refuse(out, "nothing is recorded since gpushim detach");
         return;
     }
     if (!starts && !gs_trace_file_path()[0]) {

@@ -199,7 +199,7 @@ static void attach(const char *lines)
     }
     record(true);
     bool all = gs_deep_modules_take();
-    attached = true;
+    __atomic_store_n(&attached, true, __ATOMIC_RELEASE);
     add("attached\n%s", all ? "" : "partly\n");
     add_addresses(false);
 }
@@ -214,9 +214,14 @@ static void detach(void)
     }
     gs_deep_modules_leave();
     record(false);
-    attached = false;
+    __atomic_store_n(&attached, false, __ATOMIC_RELEASE);
     add("detached\n");
     add_addresses(true);
+}
+
+bool gs_attach_has_ended(void)
+{
+    return gs_environment_is_replaced() && !__atomic_load_n(&attached, __ATOMIC_ACQUIRE);
 }
 
 char *gpushim_attach(const char *request)

@@ -29,4 +29,7 @@
  */
 GS_EXPORT char *gpushim_attach(const char *request);
 
+/* Returns true if the library was attached once, and is no longer: it sees no call. */
+bool gs_attach_has_ended(void);
+
 #endif

@@ -26,6 +26,7 @@
 #include "shim/life/unseen.h"
 #include "shim/link/linker.h"
 #include "shim/report/finish.h"
+#include "shim/report/trace_stacks.h"
 #include "shim/settings/start_folder.h"
 #include "shim/settings/stderr.h"
 #include "shim/state/state.h"
@@ -81,6 +82,7 @@ static void report_and_end(int status, const char *ending)
     bool bad = gs_finish_report(ending, false);
     int changed = gs_unseen_end(gs_finish_status(status, bad));
     gs_trace_close();
+    gs_trace_stacks_write();
     gs_coverage_flush();
     if (changed != status) {
         fflush(NULL);
@@ -156,6 +158,9 @@ __attribute__((noreturn)) static void exit_at_once(int status)
     }
     status = gs_unseen_end(status);
     gs_trace_close();
+    if (!gs_stacks_in_signal_handler()) {
+        gs_trace_stacks_write();
+    }
     gs_uncancelled_end(before); /* in a vfork child the state is the parent's */
     end_now(status);
 }

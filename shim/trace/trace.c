@@ -262,7 +262,7 @@ void gs_trace_write_alloc(enum gs_memory_kind kind, uint64_t addr, size_t bytes,
 /* What began before the recording is of its first moment. */
 #define BEFORE_NS 1
 
-void gs_trace_write_live(const struct gs_allocation *allocation)
+void gs_trace_write_live(const struct gs_allocation *allocation, uint64_t time_ns)
 {
     unsigned kind =
         allocation->kind < GS_MEMORY_KINDS ? kinds[allocation->kind] : GS_TRACE_KIND_NONE;
@@ -274,7 +274,7 @@ void gs_trace_write_live(const struct gs_allocation *allocation)
         return;
     }
     write_at(
-        BEFORE_NS,
+        time_ns > BEFORE_NS ? time_ns : BEFORE_NS,
         operation_word(GS_TRACE_ALLOC, kind, GS_TRACE_HOW_NONE, allocation->device) |
             named << 40,
         allocation->addr, allocation->bytes,
@@ -373,6 +373,11 @@ const char *gs_trace_begin(const char *pattern, uint64_t limit_bytes, uint64_t p
     }
     begin();
     return NULL;
+}
+
+uint64_t gs_trace_now(void)
+{
+    return gs_now_ns() - gs_trace_file_start_ns();
 }
 
 bool gs_trace_records(void)

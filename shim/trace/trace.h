@@ -48,6 +48,8 @@ void gs_trace_open(const char *pattern, uint64_t limit_bytes, uint64_t pid_start
  * Returns NULL, or why nothing is recorded, as the end of a sentence
  */
 const char *gs_trace_begin(const char *pattern, uint64_t limit_bytes, uint64_t pid_start);
+/* The time of the trace, after gs_trace_begin. */
+uint64_t gs_trace_now(void);
 /* Returns true while records go to a file. */
 bool gs_trace_records(void);
 /* Ends recording while the program runs. */
@@ -71,8 +73,9 @@ GS_TRACE_COLD void gs_trace_write_range(bool mapped, enum gs_memory_kind kind,
                                         uint64_t addr, size_t bytes, CUcontext context,
                                         int device);
 
-/* After gs_trace_begin: an allocation, or a range of the pool, from before. */
-void gs_trace_write_live(const struct gs_allocation *allocation);
+/* After gs_trace_begin: an allocation, or a range of the pool, from before. In: time_ns
+ * of the trace; 0: its first moment. A second record of an allocation does no harm. */
+void gs_trace_write_live(const struct gs_allocation *allocation, uint64_t time_ns);
 void gs_trace_write_mapped(enum gs_memory_kind kind, uint64_t addr, size_t bytes,
                            CUcontext context, int device);
 

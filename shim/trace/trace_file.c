@@ -54,6 +54,7 @@ static struct trace_file {
     uint64_t chunk_limit;            /* likewise: length of the table */
     uint64_t ring_chunks;            /* likewise: that length, or 0: no ring */
     bool began_late;                 /* under grow_lock: for the header */
+    bool taken;                      /* atomic: gs_trace_file_take_late */
     uint64_t chunk_count;            /* under grow_lock, read atomically: begun */
     uint64_t folded, kept;           /* under grow_lock: the first chunk that is not in
                                       * `live`, and in the file's base */
@@ -502,9 +503,25 @@ int gs_trace_file_create(void)
     return error;
 }
 
+uint64_t gs_trace_file_start_ns(void)
+{
+    return __atomic_load_n(&file->slots.start_ns, __ATOMIC_ACQUIRE);
+}
+
 const char *gs_trace_file_path(void)
 {
     return file ? file->named.path : "";
+}
+
+const char *gs_trace_file_take_late(void)
+{
+    struct trace_file *of = __atomic_load_n(&file, __ATOMIC_ACQUIRE);
+
+    return of && of->began_late && of->chunk_count > 0 &&
+                   of->pid == (pid_t)syscall(SYS_getpid) &&
+                   !__atomic_exchange_n(&of->taken, true, __ATOMIC_ACQ_REL)
+               ? of->named.path
+               : "";
 }
 
 struct gs_trace_record *gs_trace_file_batch(struct gs_trace_slots **slots,

@@ -27,8 +27,14 @@ enum gs_status gs_trace_file_open(const char *pattern, uint64_t limit_bytes,
 /* Creates the file opened last at once, not with its first slot: the program runs
  * already. Returns 0 or an errno, which was logged. */
 int gs_trace_file_create(void);
+/* CLOCK_MONOTONIC at the newest file's creation. */
+uint64_t gs_trace_file_start_ns(void);
 /* The name of the newest file; "": none was created. */
 const char *gs_trace_file_path(void);
+
+/* The name of the newest file if it began late and belongs to this process, once; "" from
+ * then on. */
+const char *gs_trace_file_take_late(void);
 
 /* The slots of one file. It outlives its recording: threads may be late. */
 struct gs_trace_slots {

@@ -325,7 +325,7 @@ Test(trace, one_after_the_other_has_its_own_records)
     record_alloc(0x1000, 1); /* nowhere */
     cr_assert_null(gs_trace_begin(trace_path, GS_MIB, 0));
     cr_assert(gs_trace_records());
-    gs_trace_write_live(&before);
+    gs_trace_write_live(&before, 0);
     record_alloc(0x2000, 2);
     record_free(0x9000); /* of before, and freed just then: no fault */
     gs_trace_end();

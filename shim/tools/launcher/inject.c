@@ -530,6 +530,19 @@ static const char *load(struct request *request, struct gs_target *target)
     return why;
 }
 
+/* Whether the process has ended, or is about to: it has no memory any more. */
+static bool has_ended(pid_t pid)
+{
+    char path[48], byte;
+    (void)snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+    int maps = open(path, O_RDONLY | O_CLOEXEC);
+    bool ended = maps < 0 ? errno == ENOENT : read(maps, &byte, 1) == 0;
+    if (maps >= 0) {
+        close(maps);
+    }
+    return ended;
+}
+
 static void *trace(void *arg)
 {
     struct request *request = arg;
@@ -570,5 +583,5 @@ const char *gs_inject(pid_t pid, const char *library, const char *entry,
         request.why = await_answer(&request.target, &request, request.base);
     }
     gs_target_end(&request.target);
-    return request.why;
+    return request.why && has_ended(pid) ? gone : request.why;
 }

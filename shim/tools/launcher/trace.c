@@ -1,8 +1,8 @@
 /*
  * trace.c - gpushim trace PID FILE: a trace of a process that runs already.
  *
- * The process writes the trace itself, in its own view of the file system. The call
- * stacks are in its memory: the command asks for them once the trace has ended.
+ * The process writes the trace itself, in its own view of the file system, and the call
+ * stacks once the trace has ended.
  *
  * Owns:  nothing.   Lock: none.   Design: docs/traces.md
  */
@@ -20,6 +20,7 @@
 #include "gs_clock.h"
 #include "gs_wait.h"
 #include "shim/settings/output.h"
+#include "shim/settings/process_start.h"
 #include "shim/tools/launcher/launcher.h"
 #include "shim/tools/reader/ask.h"
 #include "shim/tools/reader/ask_why.h"
@@ -41,21 +42,39 @@ struct recording {
     const char *shown;     /* what the user calls it */
 };
 
-/* Asks the process. The text is from malloc; NULL: a line says why there is none. */
-static struct gs_ask_answer ask(const struct recording *recording, const char *request)
+/* Asks the process. Returns whether it has answered; if not, answer->problem says why. */
+static bool try_to_ask(const struct recording *recording, const char *request,
+                       struct gs_ask_answer *answer)
 {
     struct gs_ask_thread thread;
-    struct gs_ask_answer answer = {.problem = gs_ask_find(recording->pid, &thread)};
-    bool answered =
-        !answer.problem && gs_ask_bytes(&thread, request, recording->wait_ms, &answer);
+    *answer = (struct gs_ask_answer){.problem = gs_ask_find(recording->pid, &thread)};
+    if (!answer->problem && gs_ask_bytes(&thread, request, recording->wait_ms, answer)) {
+        return true;
+    }
+    if (answer->problem == gs_ask_gone) {
+        answer->problem = gs_ask_why_none(recording->pid);
+    }
+    return false;
+}
+
+/* Asks the process. The text is from malloc; NULL: a line says why there is none. What
+ * was attached to answers from its next CUDA call on. */
+static struct gs_ask_answer ask(const struct recording *recording, const char *request)
+{
+    const uint64_t wait_ns = recording->wait_ms * UINT64_C(1000000);
+    struct gs_wait wait = {.nap_ns = NAP_NS, .until_ns = gs_now_ns() + wait_ns};
+    struct gs_ask_answer answer;
+    bool answered;
+    while (!(answered = try_to_ask(recording, request, &answer)) &&
+           (answer.problem == gs_ask_no_context || answer.problem == gs_ask_no_call) &&
+           gs_wait_step(&wait)) {
+    }
     if (answered && !answer.refused) {
         return answer;
     }
     if (answered) {
         gs_ask_make_printable(&answer);
         answer.problem = answer.text;
-    } else if (answer.problem == gs_ask_gone) {
-        answer.problem = gs_ask_why_none(recording->pid);
     }
     gs_launcher_warn("process %ld: %s", (long)recording->pid, answer.problem);
     free(answer.text);
@@ -115,23 +134,24 @@ static int create(const char *path)
     return fd;
 }
 
-/* Copies a file from the process's view of the file system, where it then is no more. */
-static bool fetch(const struct recording *recording)
+/* Copies a file from the process's view of the file system, where it then is no more.
+ * Returns false, after a line, if it does not; also if there is none, without. */
+static bool fetch(const struct recording *recording, const char *extension)
 {
-    char from[PATH_MAX + 64];
+    char from[PATH_MAX + 64], to[PATH_MAX + 8];
     ssize_t sent = 1;
-    (void)snprintf(from, sizeof(from), "/proc/%ld/root%s", (long)recording->pid,
-                   recording->path);
+    (void)snprintf(from, sizeof(from), "/proc/%ld/root%s%s", (long)recording->pid,
+                   recording->path, extension);
+    (void)snprintf(to, sizeof(to), "%s%s", recording->wanted, extension);
     int in = open(from, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (in < 0) {
-        gs_launcher_warn("%.600s: %s", from, gs_output_error_text(errno));
         return false;
     }
-    int out = create(recording->wanted);
+    int out = create(to);
     while (out >= 0 && (sent = sendfile(out, in, NULL, 1 << 30)) > 0) {
     }
     if (sent < 0) {
-        gs_launcher_warn("%.600s: %s", recording->wanted, gs_output_error_text(errno));
+        gs_launcher_warn("%.600s: %s", to, gs_output_error_text(errno));
     }
     close(in);
     bool copied = out >= 0 && sent == 0 && close(out) == 0;
@@ -139,23 +159,6 @@ static bool fetch(const struct recording *recording)
         (void)unlink(from);
     }
     return copied;
-}
-
-/* Writes the call stacks beside the trace. */
-static bool write_state(const struct recording *recording)
-{
-    char path[PATH_MAX + 8];
-    struct gs_ask_answer answer = ask(recording, "export " GS_CONTROL_STATE);
-    (void)snprintf(path, sizeof(path), "%s.state", recording->wanted);
-    int fd = answer.text ? create(path) : -1;
-    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
-    bool written = file && fwrite(answer.text, 1, answer.length, file) == answer.length;
-    if (file && (fclose(file) != 0 || !written)) {
-        gs_launcher_warn("%.600s: %s", path, gs_output_error_text(errno));
-        written = false;
-    }
-    free(answer.text);
-    return written;
 }
 
 /* ---- the time ---------------------------------------------------------------------- */
@@ -178,7 +181,8 @@ static void catch_signals(void)
 
 static bool exists(pid_t pid)
 {
-    return kill(pid, 0) == 0 || errno != ESRCH;
+    uint64_t start;
+    return gs_process_start(pid, &start) == GS_OK;
 }
 
 /* Waits until it is over. seconds 0: until Ctrl-C, or the process's end. */
@@ -212,29 +216,34 @@ static bool start(struct recording *recording)
     return true;
 }
 
-/* Ends the recording, and fetches what belongs to it. */
+/* Ends the recording, and says what there is. The process may have ended meanwhile: then
+ * it has written both files itself. */
 static bool finish(const struct recording *recording)
 {
-    struct gs_ask_answer answer = ask(recording, "trace stop");
-    if (!answer.text) {
-        if (access(recording->wanted, F_OK) == 0) {
-            printf("%ld: %s, without call stacks\n", (long)recording->pid,
-                   recording->shown);
-        }
-        return false;
+    char stacks[PATH_MAX + 8];
+    struct gs_ask_answer answer = {0};
+    bool ended = !exists(recording->pid);
+    if (!ended) {
+        answer = ask(recording, "trace stop");
+        ended = answer.text != NULL;
+        free(answer.text);
     }
-    free(answer.text);
-    if (recording->elsewhere && !fetch(recording)) {
-        return false;
+    if (ended && recording->elsewhere) {
+        (void)fetch(recording, "");
+        (void)fetch(recording, ".state");
     }
-    bool stacks = write_state(recording);
-    if (stacks) {
+    (void)snprintf(stacks, sizeof(stacks), "%s.state", recording->wanted);
+    bool has_trace = access(recording->wanted, F_OK) == 0;
+    bool has_stacks = access(stacks, F_OK) == 0;
+    if (!has_trace) {
+        gs_launcher_warn("process %ld: it left no trace", (long)recording->pid);
+    } else if (has_stacks) {
         printf("%ld: %s, with call stacks in %s.state\n", (long)recording->pid,
                recording->shown, recording->shown);
     } else {
         printf("%ld: %s, without call stacks\n", (long)recording->pid, recording->shown);
     }
-    return stacks;
+    return ended && has_trace && has_stacks;
 }
 
 int gs_trace_run(const struct gs_arguments *arguments)

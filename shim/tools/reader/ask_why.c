@@ -18,6 +18,9 @@
     "start it with GPUSHIM_CONTROL=on if the filter allows rt_sigtimedwait, shmctl, "    \
     "shmat and shmdt"
 
+const char gs_ask_no_context[] = "it has no CUDA context";
+const char gs_ask_no_call[] = "it has made no CUDA call since gpushim attach";
+
 const char gs_ask_filtered[] =
     "it has installed a seccomp filter, which may end it for an answer: " WITH_ON;
 
@@ -63,6 +66,18 @@ static bool is_off(pid_t pid, const char *variable)
     return off;
 }
 
+/* Returns whether the process may have been started with the library. */
+static bool is_preloaded(pid_t pid)
+{
+    static char text[1 << 16]; /* one thread asks */
+    char path[64];
+    (void)snprintf(path, sizeof(path), "/proc/%ld/environ", (long)pid);
+    size_t length = gs_read_text(path, text, sizeof(text));
+    bool found = memmem(text, length, "libgpushim", strlen("libgpushim")) != NULL;
+    (void)snprintf(path, sizeof(path), "/proc/%ld/root/etc/ld.so.preload", (long)pid);
+    return found || access(path, F_OK) == 0;
+}
+
 static bool is_filtered(pid_t pid)
 {
     static char status[4096]; /* one thread asks */
@@ -98,5 +113,5 @@ const char *gs_ask_why_none(pid_t pid)
         return "it has no CUDA context, or a seccomp filter that may end it for an "
                "answer: " WITH_ON;
     }
-    return "it has no CUDA context";
+    return is_preloaded(pid) ? gs_ask_no_context : gs_ask_no_call;
 }

@@ -11,6 +11,9 @@
 /* A filter came after the thread: the end of a sentence. */
 extern const char gs_ask_filtered[];
 
+/* Problems that end with the process's next CUDA call: callers compare them. */
+extern const char gs_ask_no_context[], gs_ask_no_call[];
+
 /* Why a process has no thread that answers, as far as can be seen: the end of a sentence;
  * static. */
 const char *gs_ask_why_none(pid_t pid);

@@ -69,6 +69,39 @@ for way in shared static linked dlsym proc ptds; do
   add_case "attach $way" attach_case "$way"
 done
 
+# A trace of what is attached to: what was recorded until then, and from then on, with the program's lines. None
+# before a call shows that there is a context, none after detaching.
+attach_trace_case() {
+  local tracing
+
+  attach_start "$apps/attached_$1" .
+  run_in attach -- "$build/gpushim" attach "$pid"
+  run_in early -- "$build/gpushim" trace --wait=1 --for=1 "$pid" early
+  attach_step begin done
+  "$build/gpushim" trace "$pid" trace >trace.out 2>trace.err &
+  tracing=$!
+  await 25 [ -e trace ] || fail "no trace begins: $(<trace.err)"
+  run_in stats -- "$build/gpushim" stats "$pid" # the start was answered before
+  attach_step more freed
+  kill -INT $tracing
+  wait $tracing || fail "the trace: $(<trace.err)"
+  run_in detach -- "$build/gpushim" detach "$pid"
+  run_in late -- "$build/gpushim" trace --for=1 "$pid" late
+  attach_end
+  run_in csv -- "$build/gpushim" replay --to-csv trace
+  expect_quiet csv
+  expect_equal 'what is recorded' '2 2' "$(awk -F, '$2 == "a" { a++ } $2 == "f" { f++ } END { print a, f }' csv.out)"
+  run_in perfetto -- "$build/gpushim" timeline --as=perfetto -o perfetto.json trace trace.state
+  expect_text perfetto.json 'keep_weights'
+  expect_status early 1
+  expect_equal 'an early trace' "gpushim: process $pid: it has made no CUDA call since gpushim attach" "$(<early.err)"
+  expect_status late 1
+  expect_equal 'a late trace' "gpushim: process $pid: nothing is recorded since gpushim detach" "$(<late.err)"
+}
+for way in shared static linked; do
+  add_case "attach and trace $way" attach_trace_case "$way"
+done
+
 # Nothing of CUDA has happened yet: the driver is loaded later, and all is seen.
 attach_idle_case() {
   attach_start "$apps/attached_$1" . idle

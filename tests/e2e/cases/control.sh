@@ -268,11 +268,11 @@ control_trace_bad_case() {
   ask once set "$pid" trace-file=first
   ask again trace --for=1 "$pid" second
   ask ended set "$pid" trace-file=
-  ask percent trace --for=1 "$pid" 'bad%Z'
+  ask percent trace --for=1 "$pid" '/tmp/%Z'
   "$build/gpushim" trace "$pid" last >last.out 2>last.err &
   await 25 [ -e last ] || fail "no trace begins"
   control_end
-  wait $! && fail "a trace without an end has status 0"
+  wait $! || fail "a trace that the program's end has ended has status $?"
   expect_status exists 2
   expect_equal 'what is told' 'gpushim: trace: there: exists' "$(<exists.err)"
   expect_told nowhere "GPUSHIM_TRACE_FILE=$PWD/no/where: no such file or directory"
@@ -280,8 +280,13 @@ control_trace_bad_case() {
   expect_told again "GPUSHIM_TRACE_FILE=$PWD/second: a trace is being recorded: end it first (GPUSHIM_TRACE_FILE=)"
   expect_equal 'what is set' "$pid: GPUSHIM_TRACE_FILE=" "$(<ended.out)"
   expect_status percent 1
-  expect_text percent.err 'GPUSHIM_TRACE_FILE=.*bad%Z'
-  expect_equal 'what has ended' "$pid: last, without call stacks" "$(<last.out)"
+  expect_text percent.err 'GPUSHIM_TRACE_FILE=/tmp/%Z: only %p, '
+  expect_equal 'what has ended' "$pid: last, with call stacks in last.state" "$(<last.out)"
+  expect_quiet last
+  run_in massif -- "$build/gpushim" timeline --as=massif -o - last last.state
+  expect_text massif.out 'hold [(].*/asked[.]c:'
+  run_in massif -- "$build/gpushim" timeline --as=massif -o - first first.state
+  expect_text massif.out 'hold [(].*/asked[.]c:'
   run_in csv -- "$build/gpushim" replay --to-csv last
   expect_equal 'the trace' 1 "$(grep -c ',a,.*,1048576,' csv.out)"
   ask nobody trace --for=1 "$pid" nobody
