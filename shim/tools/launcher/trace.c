@@ -42,13 +42,15 @@ struct recording {
     const char *shown;     /* what the user calls it */
 };
 
+static volatile sig_atomic_t interrupted;
+
 /* Asks the process. Returns whether it has answered; if not, answer->problem says why. */
 static bool try_to_ask(const struct recording *recording, const char *request,
                        struct gs_ask_answer *answer)
 {
     struct gs_ask_thread thread;
     *answer = (struct gs_ask_answer){.problem = gs_ask_find(recording->pid, &thread)};
-    if (!answer->problem && gs_ask_bytes(&thread, request, recording->wait_ms, answer)) {
+    if (!answer->problem && gs_ask(&thread, request, recording->wait_ms, answer)) {
         return true;
     }
     if (answer->problem == gs_ask_gone) {
@@ -67,13 +69,12 @@ static struct gs_ask_answer ask(const struct recording *recording, const char *r
     bool answered;
     while (!(answered = try_to_ask(recording, request, &answer)) &&
            (answer.problem == gs_ask_no_context || answer.problem == gs_ask_no_call) &&
-           gs_wait_step(&wait)) {
+           !interrupted && gs_wait_step(&wait)) {
     }
     if (answered && !answer.refused) {
         return answer;
     }
     if (answered) {
-        gs_ask_make_printable(&answer);
         answer.problem = answer.text;
     }
     gs_launcher_warn("process %ld: %s", (long)recording->pid, answer.problem);
@@ -134,6 +135,23 @@ static int create(const char *path)
     return fd;
 }
 
+/* Opens a file in the process's view of the file system, whose links may lead anywhere:
+ * it must be the process's own. Returns -1 if there is none. */
+static int open_theirs(const struct recording *recording, const char *path)
+{
+    char process[48];
+    struct stat owner, file;
+    (void)snprintf(process, sizeof(process), "/proc/%ld", (long)recording->pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd >= 0 && (stat(process, &owner) != 0 || fstat(fd, &file) != 0 ||
+                    !S_ISREG(file.st_mode) || file.st_uid != owner.st_uid)) {
+        gs_launcher_warn("%.600s: not a file of the process", path);
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
 /* Copies a file from the process's view of the file system, where it then is no more.
  * Returns false, after a line, if it does not; also if there is none, without. */
 static bool fetch(const struct recording *recording, const char *extension)
@@ -143,7 +161,7 @@ static bool fetch(const struct recording *recording, const char *extension)
     (void)snprintf(from, sizeof(from), "/proc/%ld/root%s%s", (long)recording->pid,
                    recording->path, extension);
     (void)snprintf(to, sizeof(to), "%s%s", recording->wanted, extension);
-    int in = open(from, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int in = open_theirs(recording, from);
     if (in < 0) {
         return false;
     }
@@ -162,8 +180,6 @@ static bool fetch(const struct recording *recording, const char *extension)
 }
 
 /* ---- the time ---------------------------------------------------------------------- */
-
-static volatile sig_atomic_t interrupted;
 
 static void interrupt(int unused)
 {
@@ -196,24 +212,37 @@ static void stay(pid_t pid, unsigned long seconds)
 
 /* ---- the command ------------------------------------------------------------------- */
 
-/* Starts the recording. The process may have chosen another name. */
-static bool start(struct recording *recording)
+/* Writes the request: the path as a pattern, in which a percent sign is doubled. */
+static void put_start(const char *path, char *out, const char *end)
 {
-    char request[PATH_MAX + 32];
-    (void)snprintf(request, sizeof(request), "trace start %s", recording->path);
-    struct gs_ask_answer answer = ask(recording, request);
-    if (!answer.text) {
-        return false;
-    }
-    if (strcmp(answer.text, recording->path) != 0) { /* it was created just now */
-        (void)snprintf(recording->path, PATH_MAX, "%.*s", PATH_MAX - 1, answer.text);
-        if (!recording->elsewhere) {
-            (void)memcpy(recording->wanted, recording->path, PATH_MAX);
-            recording->shown = recording->wanted;
+    static const char words[] = "trace start ";
+    (void)memcpy(out, words, strlen(words));
+    for (out += strlen(words); *path && out + 2 < end; path++) {
+        *out++ = *path;
+        if (*path == '%') {
+            *out++ = '%';
         }
     }
+    *out = '\0';
+}
+
+/* Starts the recording. */
+static bool start(struct recording *recording)
+{
+    char request[2 * PATH_MAX];
+    put_start(recording->path, request, request + sizeof(request));
+    struct gs_ask_answer answer = ask(recording, request);
+    bool same = answer.text && strcmp(answer.text, recording->path) == 0;
+    if (answer.text && !same && recording->elsewhere) {
+        gs_launcher_warn("process %ld: it records in %.600s, which is not fetched",
+                         (long)recording->pid, answer.text);
+    } else if (answer.text && !same) { /* the file was created just now */
+        (void)snprintf(recording->wanted, PATH_MAX, "%s", answer.text);
+        recording->shown = recording->wanted;
+        same = true;
+    }
     free(answer.text);
-    return true;
+    return same;
 }
 
 /* Ends the recording, and says what there is. The process may have ended meanwhile: then
