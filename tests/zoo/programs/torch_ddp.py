@@ -19,6 +19,7 @@ def rank_of(rank, size, port, results):
     gathered = [None] * size
     dist.all_gather_object(gathered, (rank, int(kept[1].cpu().sum())))
     results.put(gathered)
+    dist.barrier()  # else the other rank's group may end the process
     dist.destroy_process_group()
 
 
