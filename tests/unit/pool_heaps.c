@@ -573,13 +573,13 @@ Test(pool, destruction_leaves_device_memory_alone)
 /* A thread that works in many contexts by turns: its thread cache of each is one of a few
  * in a chain, also after some of the heaps have died and others took their thread caches.
  */
-static void expect_short_chains(struct gs_heap **heaps, int count)
+static void expect_short_chains(struct gs_heap **heaps, unsigned count)
 {
     const struct gs_tcache *first = gs_tcaches_own;
 
     cr_assert_not_null(first->known, "a map");
     cr_assert_eq(first->own_count, count, "those of dead heaps are bound again");
-    for (int i = 0; i < count; i++) {
+    for (unsigned i = 0; i < count; i++) {
         struct gs_tcache *tcache = gs_tcache_search(heaps[i]);
         unsigned steps = 1;
 
