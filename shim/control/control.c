@@ -190,6 +190,7 @@ static void serve(int segment)
         gs_text_free(&answer.report);
         answer.report = (struct gs_text){0};
     }
+    answer.lines = NULL; /* the asker is on this stack */
     (void)shmdt(box);
 }
 

@@ -262,7 +262,7 @@ static void write_rows(struct gs_process_table *table)
         write_row(table, row);
         gs_text_add(&table->text, "  %-*s %s\n", (int)width, row->ending,
                     row->command ? row->command : "?");
-        if (row->equal > 1) {
+        if (order && row->equal > 1) {
             write_others(table, order + row->run + 1, row->equal - 1);
         }
     }
