@@ -5,8 +5,8 @@
 #ifndef GS_TRACE_STACKS_H
 #define GS_TRACE_STACKS_H
 
-/* Called when a trace has ended: writes FILE.state beside it, once, if it began late. Logs
- * a failure. One caller at a time. */
+/* Called when a trace has ended: writes FILE.state beside it, once, if it began late.
+ * Logs a failure. One caller at a time. */
 void gs_trace_stacks_write(void);
 
 #endif

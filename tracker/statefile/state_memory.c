@@ -137,7 +137,8 @@ void gs_state_unmap(struct gs_state_memory *memory, void *pages, size_t bytes)
 {
     if (!gs_state_holds(memory, pages)) {
         gs_host_unmap(pages, bytes);
-    } else { /* the addresses are not used again */
+    } else if (gs_state_memory_header(memory)->not_there == 0) {
+        /* What replaces them is in the file, too; the addresses are not used again. */
         (void)madvise(pages, gs_round_up(bytes, PAGE_BYTES), MADV_DONTNEED);
     }
 }

@@ -82,7 +82,8 @@ struct gs_state_header *gs_state_memory_header(const struct gs_state_memory *mem
 /* Zeroed pages of the file. If the file cannot grow, or `memory` is NULL, pages of the
  * kernel, which end with the process. NULL: no memory. */
 void *gs_state_map(struct gs_state_memory *memory, size_t bytes);
-/* Unmaps the kernel's pages; pages of the file stay. NULL is allowed. */
+/* Unmaps the kernel's pages. Pages of a file stay; where it is memory of this process
+ * alone they are empty then, unless it cannot grow. NULL is allowed. */
 void gs_state_unmap(struct gs_state_memory *memory, void *pages, size_t bytes);
 
 /* Zeroed pages for data that the file's creator stores in addition to the tracker's; call
