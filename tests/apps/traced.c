@@ -1,9 +1,12 @@
 /*
  * traced.c - a server whose trace begins and ends while it runs.   traced_WAY FOLDER
+ * [toggle]
  *
  * Four threads take and free memory of each kind at random. While the file FOLDER/pause
  * is there they rest, and the program says what is live; it ends once FOLDER/over is
  * there.
+ *
+ *   toggle   begins and ends traces and changes limits itself, then ends
  *
  * Proves that a trace that began at any moment has what is live when it ends, to the byte
  * and at its lines.
@@ -14,6 +17,7 @@
 #include <unistd.h>
 
 #include "gpu.h"
+#include "gpushim.h"
 
 enum { THREADS = 4, SLOTS = 48, MOST_TURNS = 60 * 1000 };
 enum kind { SMALL, LARGE, ORDERED, MANAGED, PINNED, KINDS };
@@ -102,6 +106,22 @@ static void say_live(void)
     fflush(stdout);
 }
 
+static void *toggle(void *unused)
+{
+    char path[4096];
+
+    for (int i = 0; i < 20; i++) {
+        snprintf(path, sizeof(path), "%s/trace%d", folder, i);
+        (void)gpushim_set_option("TRACE_FILE", path, NULL, 0);
+        usleep(50000);
+        (void)gpushim_set_option("POOL_CACHE", i % 2 ? "1M" : "64M", NULL, 0);
+        (void)gpushim_set_option("PRESSURE", i % 2 ? "warning:0.75" : "", NULL, 0);
+        (void)gpushim_set_option("TRACE_FILE", "", NULL, 0);
+    }
+    __atomic_store_n(&over, 1, __ATOMIC_RELEASE);
+    return unused;
+}
+
 static int is_there(const char *name)
 {
     char path[4096];
@@ -112,7 +132,7 @@ static int is_there(const char *name)
 
 int main(int argc, char **argv)
 {
-    pthread_t threads[THREADS];
+    pthread_t threads[THREADS], toggler;
 
     folder = argc > 1 ? argv[1] : ".";
     app_gpu_start();
@@ -121,7 +141,13 @@ int main(int argc, char **argv)
     usleep(300000);
     puts("traced: ready");
     fflush(stdout);
-    for (unsigned turn = 0; turn < MOST_TURNS && !is_there("over"); turn++) {
+    if (argc > 2) {
+        app_expect(pthread_create(&toggler, NULL, toggle, NULL) == 0, "a thread");
+        pthread_join(toggler, NULL);
+    }
+    for (unsigned turn = 0; !__atomic_load_n(&over, __ATOMIC_ACQUIRE) &&
+                            turn < MOST_TURNS && !is_there("over");
+         turn++) {
         if (is_there("pause")) {
             __atomic_store_n(&pausing, 1, __ATOMIC_RELEASE);
             while (__atomic_load_n(&resting, __ATOMIC_SEQ_CST) < THREADS)
