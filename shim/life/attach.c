@@ -219,6 +219,19 @@ static void detach(void)
     add_addresses(true);
 }
 
+/* Clears what calls have left on the stack below: addresses of wrappers, which would stay
+ * there once the thread has ended. */
+static __attribute__((noinline)) void clear_stack(unsigned pieces)
+{
+    char piece[1024];
+    memset(piece, 0, sizeof(piece));
+    __asm__ volatile("" : : "r"(piece) : "memory");
+    if (pieces > 1) {
+        clear_stack(pieces - 1);
+        __asm__ volatile("" : : "r"(piece) : "memory"); /* no tail call */
+    }
+}
+
 bool gs_attach_has_ended(void)
 {
     return gs_environment_is_replaced() && !__atomic_load_n(&attached, __ATOMIC_ACQUIRE);
@@ -241,6 +254,7 @@ char *gpushim_attach(const char *request)
     } else {
         attach(request + verb + (request[verb] == '\n'));
     }
+    clear_stack(8);
     __atomic_store_n(&busy, false, __ATOMIC_RELEASE);
     return answer.text;
 }
