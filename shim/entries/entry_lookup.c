@@ -14,6 +14,7 @@
 #include "shim/link/recent_lookups.h"
 #include "shim/link/lookup_log.h"
 #include "shim/order/export_tables.h"
+#include "shim/order/other_threads.h"
 #include "shim/settings/log.h"
 #include "shim/state/cuda_start.h"
 #include "shim/state/state.h"
@@ -112,6 +113,8 @@ GS_EXPORT CUresult cuInit(unsigned int Flags)
     gs_cuda_start_record(GS_CUDA_INITIALIZED, "cuInit", result);
     if (result == CUDA_SUCCESS) {
         gs_real_keep();
+    } else if (gs_state()) {
+        gs_await_driver_threads();
     }
     return result;
 }

@@ -16,6 +16,7 @@
  */
 #include "shim/order/other_threads.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -26,6 +27,7 @@
 
 #include "gs_clock.h"
 #include "gs_locks.h"
+#include "gs_wait.h"
 #include "shim/settings/own_thread.h"
 #include "shim/settings/thread.h"
 
@@ -34,6 +36,9 @@
 #define TASKS       "/proc/self/task"
 /* The link count of a directory of threads exceeds the number of threads by two. */
 #define OWN_LINKS 2u
+/* How long gs_await_driver_threads looks, and how often. */
+#define PATIENCE_NS 200000000u
+#define NAP_NS      200000u
 
 /* The record format of getdents64. */
 struct entry {
@@ -56,23 +61,41 @@ struct search {
 static struct gs_mutex alone_lock = GS_MUTEX(GS_RANK_ALONE);
 static struct search last; /* under alone_lock */
 
+/* Reads the beginning of a thread's file of /proc. Returns the number of bytes, 0 if it
+ * cannot be read. */
+static size_t read_file(int tasks, const char *thread, const char *name, char *to,
+                        size_t size)
+{
+    char path[48];
+    int length = snprintf(path, sizeof(path), "%s/%s", thread, name);
+    if (length < 0 || (size_t)length >= sizeof(path)) {
+        return 0;
+    }
+    int file = (int)syscall(SYS_openat, tasks, path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) {
+        return 0;
+    }
+    long got = syscall(SYS_read, file, to, size);
+    syscall(SYS_close, file);
+    return got > 0 ? (size_t)got : 0;
+}
+
 /* Returns true if the thread has the name of a driver's thread. */
 static bool is_drivers(int tasks, const char *thread)
 {
     static const char driver[] = {'c', 'u', 'd', 'a'};
-    char path[48], name[sizeof(driver)];
-    int length = snprintf(path, sizeof(path), "%s/comm", thread);
-    if (length < 0 || (size_t)length >= sizeof(path)) {
-        return false;
-    }
-    int file = (int)syscall(SYS_openat, tasks, path, O_RDONLY | O_CLOEXEC);
-    bool same = file >= 0 &&
-                syscall(SYS_read, file, name, sizeof(name)) == sizeof(name) &&
-                memcmp(name, driver, sizeof(driver)) == 0;
-    if (file >= 0) {
-        syscall(SYS_close, file);
-    }
-    return same;
+    char name[sizeof(driver)];
+    return read_file(tasks, thread, "comm", name, sizeof(name)) == sizeof(name) &&
+           memcmp(name, driver, sizeof(driver)) == 0;
+}
+
+/* Returns true if the thread runs, or waits for a processor. */
+static bool is_runnable(int tasks, const char *thread)
+{
+    char status[64] = "";
+    (void)read_file(tasks, thread, "stat", status, sizeof(status) - 1);
+    const char *state = strrchr(status, ')');
+    return state && strncmp(state, ") R", 3) == 0;
 }
 
 static pid_t number_of(const char *thread)
@@ -91,16 +114,46 @@ static uint64_t links_now(void)
     return fstatat(AT_FDCWD, TASKS, &about, 0) == 0 ? (uint64_t)about.st_nlink : 0;
 }
 
+/* What visit_threads calls: the directory of all threads, and a thread's name in it. */
+typedef bool thread_visitor(void *data, int tasks, const char *thread);
+
+/* Visits the threads of the process until `visit` returns false. Returns true if it
+ * visited all. */
+static bool visit_threads(thread_visitor *visit, void *data)
+{
+    union {
+        struct entry first;
+        char bytes[1024];
+    } buffer;
+    bool goes_on = true;
+    long got = -1;
+    int tasks =
+        (int)syscall(SYS_openat, AT_FDCWD, TASKS, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    while (tasks >= 0 && goes_on &&
+           (got = syscall(SYS_getdents64, tasks, &buffer, sizeof(buffer))) > 0) {
+        for (long at = 0; at < got && goes_on;) {
+            const struct entry *entry = (const void *)(buffer.bytes + at);
+            goes_on = entry->name[0] == '.' || visit(data, tasks, entry->name);
+            at += entry->size;
+        }
+    }
+    if (tasks >= 0) {
+        syscall(SYS_close, tasks);
+    }
+    return got == 0 && goes_on;
+}
+
 /* Counts one more thread. Returns false for a thread of the program: neither the driver's
  * nor the library's own. */
-static bool count_thread(struct search *search, int tasks, const char *name)
+static bool count_thread(void *data, int tasks, const char *thread)
 {
-    pid_t number = number_of(name);
+    struct search *search = data;
+    pid_t number = number_of(thread);
     search->count++;
     if (number == (pid_t)search->self) {
         return true;
     }
-    if (!gs_own_thread_is(number) && !is_drivers(tasks, name)) {
+    if (!gs_own_thread_is(number) && !is_drivers(tasks, thread)) {
         return false;
     }
     if (search->driver_count < MOST_OTHERS) {
@@ -113,27 +166,9 @@ static bool count_thread(struct search *search, int tasks, const char *name)
 /* Searches all threads of the process for one that may make calls of the program. */
 static void search_fully(struct search *search)
 {
-    union {
-        struct entry first;
-        char bytes[1024];
-    } buffer;
-    bool others = false;
-    long got = -1;
-    int tasks =
-        (int)syscall(SYS_openat, AT_FDCWD, TASKS, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     *search = (struct search){.self = gs_thread_id(), .at_ns = gs_now_ns()};
-    while (tasks >= 0 && !others &&
-           (got = syscall(SYS_getdents64, tasks, &buffer, sizeof(buffer))) > 0) {
-        for (long at = 0; at < got && !others;) {
-            const struct entry *entry = (const void *)(buffer.bytes + at);
-            others = entry->name[0] != '.' && !count_thread(search, tasks, entry->name);
-            at += entry->size;
-        }
-    }
-    if (tasks >= 0) {
-        syscall(SYS_close, tasks);
-    }
-    search->alone = got == 0 && !others && search->count == search->driver_count + 1;
+    search->alone =
+        visit_threads(count_thread, search) && search->count == search->driver_count + 1;
     search->links = links_now();
     search->lasts = search->links != 0 &&
                     (!search->alone || (search->driver_count <= MOST_OTHERS &&
@@ -179,4 +214,22 @@ void gs_alone_reset(void)
 {
     gs_mutex_init(&alone_lock, GS_RANK_ALONE);
     last.lasts = false;
+}
+
+static bool is_no_running_driver(void *data, int tasks, const char *thread)
+{
+    bool *found = data;
+    *found = is_drivers(tasks, thread) && is_runnable(tasks, thread);
+    return !*found;
+}
+
+void gs_await_driver_threads(void)
+{
+    struct gs_wait wait = {.nap_ns = NAP_NS, .until_ns = gs_now_ns() + PATIENCE_NS};
+    int saved = errno;
+    bool found = false;
+    do {
+        (void)visit_threads(is_no_running_driver, &found);
+    } while (found && gs_wait_step(&wait));
+    errno = saved;
 }

@@ -13,6 +13,11 @@
  * points. */
 bool gs_alone(void);
 
+/* Waits until no thread of the driver's runs, at most 0.2 s. After a failed cuInit, whose
+ * caller may unload the driver at once (NVIDIA's runtimes do): driver 555 leaves a thread
+ * behind that is then to be in its last wait, outside of the driver's code. */
+void gs_await_driver_threads(void);
+
 /* In a forked child: drops the cached result. */
 void gs_alone_reset(void);
 

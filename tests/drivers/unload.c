@@ -3,12 +3,15 @@
  *
  *   unload STEPS     0: look-ups alone; 1: cuInit, too; 2: other calls as well
  *
- * Prints the codes, and "stays" or "gone". Ends with 2 without a driver.
+ * Prints the codes, and "stays" or "gone". Ends with 2 without a driver. With
+ * UNLOAD_WAITS set it waits 0.2 s after each round, for threads of the driver that are
+ * left.
  */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef int function(void *, void *);
 
@@ -48,6 +51,8 @@ int main(int argc, char **argv)
         }
         dlclose(handle);
         printf(" %s\n", is_loaded() ? "stays" : "gone");
+        if (getenv("UNLOAD_WAITS"))
+            usleep(200000);
     }
     return 0;
 }

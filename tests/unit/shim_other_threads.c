@@ -4,12 +4,14 @@
  */
 #include <criterion/criterion.h>
 
+#include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "gs_clock.h"
 #include "shim/order/other_threads.h"
 #include "shim/settings/own_thread.h"
 
@@ -66,6 +68,7 @@ static void in_a_child(void (*body)(void))
     } while (0)
 
 static sem_t own_end;
+static bool runs;
 
 static void *be_idle(void *unused)
 {
@@ -114,6 +117,42 @@ Test(alone, does_not_count_the_librarys_own_threads)
 Test(alone, sees_a_thread_that_comes_and_goes)
 {
     in_a_child(with_threads);
+}
+
+static void *run_for_a_while(void *name)
+{
+    const uint64_t end_ns = gs_now_ns() + 60000000;
+    prctl(PR_SET_NAME, name);
+    __atomic_store_n(&runs, true, __ATOMIC_RELEASE);
+    while (gs_now_ns() < end_ns)
+        ;
+    __atomic_store_n(&runs, false, __ATOMIC_RELEASE);
+    sem_wait(&own_end);
+    return NULL;
+}
+
+/* Only the driver's is waited for: the program's may run for ever. */
+static void with_one_that_runs(void)
+{
+    static const char *const names[] = {"cuda00001400006", "worker"};
+    sem_init(&own_end, 0, 0);
+    for (int i = 0; i < 2; i++) {
+        pthread_t thread;
+        MUST(pthread_create(&thread, NULL, run_for_a_while, (void *)names[i]) == 0);
+        while (!__atomic_load_n(&runs, __ATOMIC_ACQUIRE))
+            usleep(1000);
+        errno = EDOM;
+        gs_await_driver_threads();
+        MUST(errno == EDOM);
+        MUST(__atomic_load_n(&runs, __ATOMIC_ACQUIRE) == (i == 1));
+        sem_post(&own_end);
+        pthread_join(thread, NULL);
+    }
+}
+
+Test(alone, waits_until_the_drivers_threads_sleep)
+{
+    in_a_child(with_one_that_runs);
 }
 
 /* As many threads as a moment ago, but not the same ones: without another call between,
