@@ -1,8 +1,8 @@
 # shellcheck shell=bash disable=SC2154,SC2016
 # SC2154: what lib.sh sets; SC2016: words for another shell
 #
-# cdi.sh - gpushim cdi: what it writes and refuses, and containers of Podman that are started with its devices: an image
-# with Debian's C library, one with musl, and one that has a static program and nothing else.
+# cdi.sh - gpushim cdi: what it writes and refuses, and containers of Podman and Docker that are started with its devices:
+# an image with Debian's C library, one with musl, and one that has a static program and nothing else.
 
 uses readme recipes
 
@@ -181,6 +181,16 @@ cdi_fill() {
   done
 }
 
+# cdi_debian: the files of the image debian, and a folder for reports.
+cdi_debian() {
+  mkdir -p devices folder debian/{cuda,tmp}
+  cp -L "$cuda_path"/libcuda*.so* debian/cuda
+  cp "$apps/leaky_shared" debian/app
+  cp "$apps/growing_shared" "debian/growing.$BASHPID" # a name that no other process has
+  install -D "$(realpath "$(command -v addr2line)")" debian/usr/bin/addr2line
+  cdi_fill debian "$apps/leaky_shared" "$(realpath "$(command -v addr2line)")"
+}
+
 # cdi_images: debian, musl and static, and `devices` for the programs in them. Sets `runtime`.
 cdi_images() {
   local image
@@ -195,18 +205,14 @@ cdi_images() {
   trap 'rm -rf "$STORE"' EXIT
   export STORE XDG_RUNTIME_DIR=$case_dir HOME=$case_dir CONTAINERS_CONF=$case_dir/containers.conf
   printf '[engine]\nlock_type = "file"\n' >containers.conf
-  mkdir -p devices folder debian/{cuda,tmp} musl/lib static
+  cdi_debian
+  mkdir -p musl/lib static
   printf '#include <stdio.h>\nint main(void) { puts("hello"); return 7; }\n' >hello.c
   printf '#include <unistd.h>\n__attribute__((constructor)) static void say(void) { (void)!write(2, "own\\n", 4); }\n' >own.c
   gcc -static -o static/app hello.c || skip "a static C library"
   musl-gcc -o musl/app hello.c || fail "musl-gcc"
   cp -L /lib/ld-musl-*.so.1 musl/lib
   gcc -shared -fPIC -o debian/own.so own.c || fail "gcc"
-  cp -L "$cuda_path"/libcuda*.so* debian/cuda
-  cp "$apps/leaky_shared" debian/app
-  cp "$apps/growing_shared" "debian/growing.$BASHPID" # a name that no other process has
-  install -D "$(realpath "$(command -v addr2line)")" debian/usr/bin/addr2line
-  cdi_fill debian "$apps/leaky_shared" "$(realpath "$(command -v addr2line)")"
   for image in debian musl static; do
     tar -C "$image" -c . | cdi_podman import --change 'ENV LD_LIBRARY_PATH=/cuda' --change 'ENV LD_PRELOAD=/own.so' \
       - "$image" >import.log 2>&1 || { cat import.log && fail "podman import"; }
@@ -308,7 +314,7 @@ cdi_running_case() {
   await 60 cdi_has_state || fail "no state file"
   pid=$(pgrep -fx "/$name 600" | tail -n 1)
   # shellcheck disable=SC2317 # called by await
-  answers() { "$build/gpushim" stats "$pid" >/dev/null 2>&1; }
+  answers() { "$build/gpushim" stats "$pid" 2>&1 | grep -q ' [1-9][0-9]* allocations'; }
   await 60 answers || fail "the process does not answer"
   for verb in stats dump; do
     run_in "$verb" -- "$build/gpushim" "$verb" "$pid"
@@ -328,3 +334,69 @@ cdi_running_case() {
   cdi_quiet
 }
 add_case "cdi with podman, running" cdi_running_case
+
+# ---- with Docker ---------------------------------------------------------------------
+
+# cdi_docker_start: a daemon of the case's own, without a network. Sets DOCKER_HOST, and `daemon`.
+cdi_docker_start() {
+  local version
+
+  [[ $(id -u) -eq 0 ]] || skip "root, for containers"
+  need docker
+  need dockerd
+  need addr2line
+  version=$(dockerd --version | sed -n 's/.*version \([0-9]*\).*/\1/p')
+  [[ ${version:-0} -ge 25 ]] || skip "Docker 25 or later"
+  STORE=$(mktemp -d /tmp/gs-cdi.XXXXXX) || fail "no folder"
+  trap 'kill "$daemon"; wait; rm -rf "$STORE"' EXIT
+  export DOCKER_HOST=unix://$STORE/socket
+  printf '{"features": {"cdi": true}, "cdi-spec-dirs": ["%s"], "iptables": false, "ip6tables": false, "bridge": "none"}' \
+    "$case_dir/devices" >daemon.json
+  cdi_debian
+  dockerd --config-file "$PWD/daemon.json" --host "$DOCKER_HOST" --data-root "$STORE/data" --exec-root "$STORE/exec" \
+    --pidfile "$STORE/pid" --storage-driver vfs >dockerd.log 2>&1 &
+  daemon=$!
+  # shellcheck disable=SC2317 # called by await
+  answers() { docker info >/dev/null 2>&1; }
+  await 60 answers || skip "a kernel on which Docker starts: $(tail -n 1 dockerd.log)"
+  tar -C debian -c . | docker import --change 'ENV LD_LIBRARY_PATH=/cuda' - debian >import.log || fail "docker import"
+}
+
+# cdi_docker PREFIX WORD...: docker run, without a network.
+cdi_docker() {
+  docker run --network none --ulimit nofile=1024:1024 --ulimit nproc=1000:1000 "${@:2}" >"$1.out" 2>"$1.err"
+  echo $? >"$1.status"
+  cat "$1.err"
+}
+
+cdi_docker_case() {
+  local device pid name=growing.$BASHPID
+
+  need_file "$apps/leaky_shared"
+  need_file "$apps/growing_shared"
+  cdi_docker_start
+  cdi_write leak --name=leak --folder="$case_dir/folder" --error-exitcode=3 --leak-max=50
+  cp leak.out devices/leak.json
+  cdi_docker native --rm debian /app
+  [[ $(<native.status) == 0 ]] || skip "a kernel on which Docker runs containers: $(tail -n 1 native.err)"
+  for device in on file; do
+    cdi_docker "$device" --rm --device "gpushim.dev/leak=$device" debian /app
+    cmp native.out "$device.out" || fail "another output"
+    expect_status "$device" 3
+    cat folder/report.* >report || fail "no report"
+    expect_leaks report "$sources/tests/apps/leaky.c"
+    rm folder/*
+  done
+  cdi_docker missing --rm --device gpushim.dev/leak=off debian /app
+  expect_text missing.err 'unresolvable CDI devices? gpushim.dev/leak=off'
+  # A container of a user's, without the library, that runs already.
+  cdi_docker running --detach --init debian "/$name" 600
+  pid=$(pgrep -fx "/$name 600") || fail "it does not run"
+  run_in attach -- "$build/gpushim" attach --for=1 "$pid"
+  expect_text attach.out "^$pid: attached: .* what it allocates from now on is recorded$"
+  expect_text attach.out '^==[0-9]+==     #0 keep_session +growing[.]c:[0-9]+$'
+  run_in top -- "$build/gpushim" top --once
+  expect_text top.out "^ +$pid +0 .* container [0-9a-f]{12}: /$name 600$"
+  docker rm --force "$(<running.out)" >rm.log || fail "docker rm"
+}
+add_case "cdi with docker" cdi_docker_case
