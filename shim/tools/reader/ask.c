@@ -5,6 +5,7 @@
 #include "shim/tools/reader/ask.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <sched.h>
@@ -165,36 +166,54 @@ bool gs_ask_is_named(pid_t pid, const char *name)
 
 /* ---- the segment ------------------------------------------------------------------- */
 
-/* Enters the IPC namespace of a thread. Returns a descriptor of the own one; -1: it is
- * the same, or not known; -2: not allowed. */
-static int enter_ipc(const struct gs_ask_thread *thread)
+/* What root lacks, in a container say. */
+static const char no_look[] = "its namespaces cannot be seen without CAP_SYS_PTRACE";
+static const char no_entry[] =
+    "it is in another IPC namespace, which cannot be entered without CAP_SYS_ADMIN";
+static const char no_user[] =
+    "it is another user's, which cannot be asked without CAP_SETUID";
+static const char no_signal[] =
+    "it is another user's, which cannot be woken without CAP_KILL";
+
+/* Enters the IPC namespace of a thread. Returns NULL, or why it cannot.
+ * Out: *back  a descriptor of the own one; -1: it is the same, or not known */
+static const char *enter_ipc(const struct gs_ask_thread *thread, int *back)
 {
     char path[64];
     struct stat own, its;
+    *back = -1;
     (void)snprintf(path, sizeof(path), "/proc/%ld/task/%ld/ns/ipc", (long)thread->pid,
                    (long)thread->tid);
-    if (stat("/proc/self/ns/ipc", &own) != 0 || stat(path, &its) != 0 ||
-        (own.st_ino == its.st_ino && own.st_dev == its.st_dev)) {
-        return -1;
+    if (stat("/proc/self/ns/ipc", &own) != 0 || stat(path, &its) != 0) {
+        return geteuid() == 0 && errno == EACCES ? no_look : NULL;
     }
-    int back = open("/proc/self/ns/ipc", O_RDONLY | O_CLOEXEC);
+    if (own.st_ino == its.st_ino && own.st_dev == its.st_dev) {
+        return NULL;
+    }
+    *back = open("/proc/self/ns/ipc", O_RDONLY | O_CLOEXEC);
     int there = open(path, O_RDONLY | O_CLOEXEC);
-    bool entered = back >= 0 && there >= 0 && setns(there, CLONE_NEWIPC) == 0;
+    bool entered = *back >= 0 && there >= 0 && setns(there, CLONE_NEWIPC) == 0;
     if (there >= 0) {
         (void)close(there);
     }
-    if (!entered && back >= 0) {
-        (void)close(back);
+    if (!entered && *back >= 0) {
+        (void)close(*back);
+        *back = -1;
     }
-    return entered ? back : -2;
+    return entered          ? NULL
+           : geteuid() == 0 ? no_entry
+                            : "it is in another IPC namespace, such as a container's: "
+                              "ask it there, or as root";
 }
 
-/* Makes the segment, with the request, as the process's user. Returns NULL if there is
- * none. */
-static struct gs_control_box *make_box(uid_t user, const char *request, int *segment)
+/* Makes the segment, with the request, as the process's user. Returns NULL, and why there
+ * is none. */
+static struct gs_control_box *make_box(uid_t user, const char *request, int *segment,
+                                       const char **problem)
 {
     uid_t own = geteuid();
     if (user != own && syscall(SYS_setresuid, -1, user, -1) != 0) {
+        *problem = no_user;
         return NULL;
     }
     *segment = shmget(IPC_PRIVATE, sizeof(struct gs_control_box),
@@ -207,6 +226,7 @@ static struct gs_control_box *make_box(uid_t user, const char *request, int *seg
         (void)syscall(SYS_setresuid, -1, own, -1);
     }
     if (box == (void *)-1) {
+        *problem = "no shared memory can be made to ask it";
         return NULL;
     }
     box->magic = GS_CONTROL_MAGIC;
@@ -282,7 +302,7 @@ static const char *wake(struct gs_ask_call *call)
     case EAGAIN: /* as many signals wait as may */
         return gs_now_ns() < call->until_ns ? NULL : gs_ask_late;
     case EPERM:
-        return gs_ask_foreign;
+        return geteuid() == 0 ? no_signal : gs_ask_foreign;
     case ESRCH:
         return gs_ask_gone;
     default:
@@ -432,12 +452,10 @@ void gs_ask_begin(const struct gs_ask_thread *thread, const char *request,
     }
     /* Before the look at the thread, so that it is no later one of the same number. */
     out->fd = (int)syscall(SYS_pidfd_open, thread->tid, PIDFD_THREAD);
-    int back = enter_ipc(thread);
-    if (back == -2) {
-        out->answer.problem = "it is in another IPC namespace, such as a container's: "
-                              "ask it there, or as root";
-    } else if (!(out->box = make_box(user, request, &out->segment))) {
-        out->answer.problem = "no shared memory can be made to ask it";
+    int back;
+    out->answer.problem = enter_ipc(thread, &back);
+    if (!out->answer.problem) {
+        out->box = make_box(user, request, &out->segment, &out->answer.problem);
     }
     if (back >= 0) {
         (void)setns(back, CLONE_NEWIPC);

@@ -761,6 +761,42 @@ add_case "control through the /proc of another namespace" control_proc_case
 add_case "control of another IPC namespace" control_namespace_case -if
 add_case "control of a container" control_namespace_case -mnipf --mount-proc
 
+# What root lacks in a container is named, without waiting for an answer: another user's process with an IPC namespace
+# of its own.
+control_capability_case() {
+  local settings command capability said
+
+  need unshare
+  need setpriv
+  [[ $(id -u) -eq 0 ]] || skip "root, to have fewer capabilities"
+  unshare -i true 2>/dev/null || skip "name spaces of our own"
+  chmod 755 . "$case_dir/.." "$scratch"
+  clean_env "$case_dir" "$cuda_path" -- LD_PRELOAD="$shim" GPUSHIM_LOG_FILE=/dev/null -- "$apps/asked_linked" "$PWD/over"
+  unshare -i setpriv --reuid=12345 --clear-groups env -i "${settings[@]}" "${command[@]}" >program.out 2>program.err </dev/null &
+  pids+=("$!")
+  trap 'kill -9 "${pids[@]}" 2>/dev/null' EXIT
+  await 25 grep -qs ready program.out || fail "it does not start"
+  pid=${pids[0]}
+  while IFS='|' read -r capability said; do
+    run_in "$capability" -- setpriv --bounding-set="-$capability" "$build/gpushim" stats --wait=3600 "$pid"
+    expect_status "$capability" 1
+    expect_equal "without $capability" "gpushim: process $pid: $said" "$(<"$capability.err")"
+    run_in "top_$capability" -- setpriv --bounding-set="-$capability" "$build/gpushim" top --once
+    expect_text "top_$capability.err" "process $pid: $said|and [0-9]+ more files"
+  done <<'END'
+sys_ptrace|its namespaces cannot be seen without CAP_SYS_PTRACE
+sys_admin|it is in another IPC namespace, which cannot be entered without CAP_SYS_ADMIN
+setuid|it is another user's, which cannot be asked without CAP_SETUID
+kill|it is another user's, which cannot be woken without CAP_KILL
+END
+  # With these four alone it answers.
+  run_in few -- setpriv --bounding-set=-all,+sys_ptrace,+sys_admin,+setuid,+kill "$build/gpushim" stats "$pid"
+  control_end
+  expect_status few 0
+  expect_text few.out "^$pid: .*/asked_linked "
+}
+add_case "control with few capabilities" control_capability_case
+
 # The pod and the container are those of the control group.
 control_pod_case() {
   local root id group uid=0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f
