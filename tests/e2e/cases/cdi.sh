@@ -348,7 +348,7 @@ cdi_docker_start() {
   version=$(dockerd --version | sed -n 's/.*version \([0-9]*\).*/\1/p')
   [[ ${version:-0} -ge 25 ]] || skip "Docker 25 or later"
   STORE=$(mktemp -d /tmp/gs-cdi.XXXXXX) || fail "no folder"
-  trap 'kill "$daemon"; wait; rm -rf "$STORE"' EXIT
+  trap 'kill "$daemon"; wait; umount "$STORE"/exec/netns/* 2>/dev/null; rm -rf "$STORE"' EXIT
   export DOCKER_HOST=unix://$STORE/socket
   printf '{"features": {"cdi": true}, "cdi-spec-dirs": ["%s"], "iptables": false, "ip6tables": false, "bridge": "none"}' \
     "$case_dir/devices" >daemon.json
@@ -362,9 +362,12 @@ cdi_docker_start() {
   tar -C debian -c . | docker import --change 'ENV LD_LIBRARY_PATH=/cuda' - debian >import.log || fail "docker import"
 }
 
-# cdi_docker PREFIX WORD...: docker run, without a network.
+# cdi_docker PREFIX WORD...: docker run; without a network, if the words name none.
 cdi_docker() {
-  docker run --network none --ulimit nofile=1024:1024 --ulimit nproc=1000:1000 "${@:2}" >"$1.out" 2>"$1.err"
+  local network=(--network none)
+
+  [[ " ${*:2} " != *" --network "* ]] || network=()
+  docker run "${network[@]}" --ulimit nofile=1024:1024 --ulimit nproc=1000:1000 "${@:2}" >"$1.out" 2>"$1.err"
   echo $? >"$1.status"
   cat "$1.err"
 }
@@ -400,3 +403,78 @@ cdi_docker_case() {
   docker rm --force "$(<running.out)" >rm.log || fail "docker rm"
 }
 add_case "cdi with docker" cdi_docker_case
+
+# ---- the example for Kubernetes, with Docker -----------------------------------------
+
+# kubernetes_start KEY NAME [OPTION...]: starts that container of the example, which is in example.yml, as it says.
+kubernetes_start() {
+  local words
+
+  mapfile -d '' -t words < <(python3 - "$1" <<'PYTHON'
+import os, sys, yaml
+
+pod = yaml.safe_load(open("example.yml"))["spec"]["template"]["spec"]
+container, = pod[sys.argv[1]]
+folders = {each["name"]: each["hostPath"]["path"] if "hostPath" in each else os.path.abspath("secret") for each in pod["volumes"]}
+rights = container["securityContext"]
+command = container["command"] + container.get("args", [])
+words = ["--pid=host"] * pod["hostPID"] + ["--read-only"] * rights["readOnlyRootFilesystem"]
+words += ["--security-opt=no-new-privileges"] * (not rights.get("allowPrivilegeEscalation", True))
+words += [f"--user={rights['runAsUser']}", f"--entrypoint={command[0]}"]
+words += [f"--cap-drop={word}" for word in rights["capabilities"]["drop"]]
+words += [f"--cap-add={word}" for word in rights["capabilities"].get("add", [])]
+words += [f"--volume={folders[each['name']]}:{each['mountPath']}{':ro' if each.get('readOnly') else ''}"
+          for each in container["volumeMounts"]]
+print(*words, container["image"], *command[1:], sep="\0", end="\0")
+PYTHON
+  )
+  [[ ${#words[@]} -gt 8 ]] || fail "the example is not what it was"
+  cdi_docker "$2" "${@:3}" "${words[@]}"
+}
+
+kubernetes_case() {
+  local port=$((20000 + BASHPID % 10000)) name=growing.$BASHPID pid
+
+  need_file "$apps/leaky_shared"
+  need_file "$apps/growing_shared"
+  need python3
+  need curl
+  python3 -c 'import yaml' 2>/dev/null || skip "python3-yaml"
+  cdi_docker_start
+  mkdir -p node reports logs image/{tmp,etc/{cdi,gpushim},opt,var/log/{gpushim,containers}}
+  mkdir secret
+  echo 0123456789abcdef >secret/token
+  # The node's folders are the case's, at the same path in the containers.
+  sed -e "s|/opt/gpushim-node|$case_dir/node|; s|path: /etc/cdi|path: $case_dir/devices|; s|path: /var/log/containers|path: $case_dir/logs|" \
+    -e "s|/var/log/gpushim|$case_dir/reports|; s|19400|$port|; s|image: IMAGE|image: gpushim|" \
+    "$sources/monitoring/kubernetes.yml" >example.yml
+  DESTDIR=$PWD/image cmake --install "$build" --prefix /opt/gpushim >install.log 2>&1 || { tail -n 3 install.log && fail "cmake --install"; }
+  cdi_fill image /bin/{bash,cp,mv,rm,chmod} "$(ldconfig -p | sed -n 's/.*libmicrohttpd[.]so[.]12 .*=> //p' | head -n 1)"
+  ln -s bash image/bin/sh
+  tar -C image -c . | docker import - gpushim >import.log || fail "docker import"
+  cdi_docker native --rm debian /app
+  [[ $(<native.status) == 0 ]] || skip "a kernel on which Docker runs containers: $(tail -n 1 native.err)"
+  for _ in once again; do
+    kubernetes_start initContainers install --rm
+    expect_status install 0
+  done
+  expect_equal "versions on the node" "$("$build/gpushim" --version)" "gpushim $(ls node)"
+  # A pod's program, as the user nobody.
+  cdi_docker pod --rm --user 65534 --device gpushim.dev/leak=on debian /app
+  expect_status pod 0
+  cmp native.out pod.out || fail "another output"
+  cat reports/report.* >report || fail "no report"
+  expect_leaks report "$sources/tests/apps/leaky.c"
+  # One that runs is on the page of the node's processes.
+  cdi_docker running --detach --user 65534 --device gpushim.dev/leak=on debian "/$name" 600
+  pid=$(pgrep -fx "/$name 600") || fail "it does not run"
+  kubernetes_start containers serve --detach --network host
+  # shellcheck disable=SC2317 # called by await
+  has_pod() {
+    curl -sS -H 'Authorization: Bearer 0123456789abcdef' "http://127.0.0.1:$port/metrics" >metrics 2>curl.err &&
+      grep -q "^gpushim_live_bytes{.*pid=\"$pid\".*} [1-9]" metrics
+  }
+  await 60 has_pod || { docker logs "$(<serve.out)" && head -n 20 metrics curl.err; fail "the pod is not in the metrics"; }
+  docker rm --force "$(<running.out)" "$(<serve.out)" >rm.log || fail "docker rm"
+}
+add_case "example for Kubernetes" kubernetes_case
