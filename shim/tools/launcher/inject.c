@@ -37,6 +37,7 @@
 #define CALL_NS                                                                          \
     (5000 * NS_PER_MS) /* for a thread to come back from a system call of ours */
 #define OLD_NS       (200 * NS_PER_MS) /* the maps are read anew then */
+#define START_NS     (300 * NS_PER_MS) /* between two libraries that a program loads */
 #define END_NS       (200 * NS_PER_MS) /* for the new thread to end */
 #define MOST_RUNNING 8                 /* threads stopped while running, in a round */
 #define MOST_LATE    64                /* threads that did not stop in time, at once */
@@ -543,10 +544,32 @@ static bool has_ended(pid_t pid)
     return ended;
 }
 
+/* Whether the process may be about to load its C library, or has executed another program
+ * since: what is mapped there changes. In, out: *maps, *changed_ns  what was mapped, and
+ * since when */
+static bool is_starting(const struct request *request, size_t *maps, uint64_t *changed_ns)
+{
+    const struct gs_target *target = &request->target;
+    if (target->maps_count != *maps || *changed_ns == 0) {
+        *maps = target->maps_count;
+        *changed_ns = gs_now_ns();
+    }
+    return request->base == 0 && request->why &&
+           (target->lacks_libraries || strcmp(request->why, gone) == 0) &&
+           gs_now_ns() - *changed_ns < START_NS && !has_ended(request->pid);
+}
+
 static void *trace(void *arg)
 {
     struct request *request = arg;
-    request->why = load(request, &request->target);
+    struct gs_wait wait = {.nap_ns = NS_PER_MS, .until_ns = request->until_ns};
+    size_t maps = 0;
+    uint64_t changed_ns = 0;
+    do {
+        gs_target_end(&request->target);
+        request->target = (struct gs_target){.pid = request->pid, .memory = -1};
+        request->why = load(request, &request->target);
+    } while (is_starting(request, &maps, &changed_ns) && gs_wait_step(&wait));
     return NULL;
 }
 

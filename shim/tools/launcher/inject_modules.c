@@ -390,6 +390,7 @@ const char *gs_target_read(struct gs_target *target)
     if (target->maps_count == 0) {
         return "it has no memory of its own: a kernel thread, or it has ended";
     }
+    target->lacks_libraries = true; /* until it is shown to have them */
     if (!has_libc) {
         return has_loader ? "its C library is not glibc"
                           : "it is linked statically: no library can be loaded";
@@ -402,6 +403,7 @@ const char *gs_target_read(struct gs_target *target)
     if (!functions->open || !functions->symbol || !functions->unmap) {
         return "it has no dlopen";
     }
+    target->lacks_libraries = false;
     if (!find_code(target)) {
         return "its C library has no code to make system calls with";
     }

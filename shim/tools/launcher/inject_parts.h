@@ -62,6 +62,7 @@ struct gs_target {
     struct gs_functions functions;
     uint64_t call, restore; /* instructions of its C library: gs_arch_find_code */
     uint64_t read_ns;       /* when the maps were read */
+    bool lacks_libraries;   /* it is refused for those that it has not mapped */
 };
 
 /* Reads the maps and the modules, anew if they were read before. Returns NULL or the

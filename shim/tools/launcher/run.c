@@ -42,8 +42,9 @@
 
 /* The longest wait for the reports of the command. */
 #define ANSWER_MS 130000
-/* Of them half may be zombies. */
+/* Of them half may be zombies that started so long ago: the first process may be late. */
 #define ORPHANS_LOOKED_AT 16
+#define ORPHAN_OLD_S      5
 
 /* ---- which way --------------------------------------------------------------------- */
 
@@ -95,10 +96,29 @@ static bool adopts_orphans(void)
     return getpid() == 1 || (prctl(PR_GET_CHILD_SUBREAPER, &reaper) == 0 && reaper);
 }
 
+/* Returns whether a process, by its number as text, is a zombie that started long ago. */
+static bool is_old_zombie(const char *pid)
+{
+    char path[64], stat[512];
+    struct timespec now;
+    (void)snprintf(path, sizeof(path), "/proc/%.20s/stat", pid);
+    (void)gs_read_text(path, stat, sizeof(stat));
+    const char *at = strrchr(stat, ')');
+    if (!at || at[1] == '\0' || at[2] != 'Z' ||
+        clock_gettime(CLOCK_BOOTTIME, &now) != 0) {
+        return false;
+    }
+    for (int field = 2; at && field < 22; field++) {
+        at = strchr(at + 1, ' ');
+    }
+    long started_s = at ? strtol(at, NULL, 10) / sysconf(_SC_CLK_TCK) : now.tv_sec;
+    return now.tv_sec - started_s >= ORPHAN_OLD_S;
+}
+
 /* Looks at the orphans that the first process adopted last. */
 static bool orphans_pile_up(void)
 {
-    char text[8192], path[64];
+    char text[8192];
     unsigned zombies = 0;
     size_t length = gs_read_text("/proc/1/task/1/children", text, sizeof(text));
     for (unsigned i = 0; i < ORPHANS_LOOKED_AT && length > 1; i++) {
@@ -106,11 +126,7 @@ static bool orphans_pile_up(void)
         while (length > 0 && text[length - 1] != ' ') {
             length--;
         }
-        char stat[512];
-        (void)snprintf(path, sizeof(path), "/proc/%.20s/stat", text + length);
-        (void)gs_read_text(path, stat, sizeof(stat));
-        const char *state = strrchr(stat, ')');
-        zombies += state && state[1] && state[2] == 'Z';
+        zombies += is_old_zombie(text + length);
     }
     return zombies >= ORPHANS_LOOKED_AT / 2;
 }

@@ -300,6 +300,23 @@ PY
 add_case "attach behind a container's filter" attach_filter_case inside
 add_case "attach behind a program's filter" attach_filter_case outside
 
+# A program that has just been started has not loaded its C library: here the loader waits for the writer of a pipe.
+attach_starting_case() {
+  local settings command
+
+  need_file "$build/gpushim"
+  mkfifo named
+  clean_env "$case_dir" "$cuda_path" -- LD_PRELOAD="$PWD/named" -- "$apps/attached_linked" "$PWD"
+  env -i "${settings[@]}" "${command[@]}" >program.out 2>program.err </dev/null &
+  pid=$!
+  trap 'kill -9 "$pid" 2>/dev/null' EXIT
+  (sleep 0.1 && : >named) &
+  run_in attach -- "$build/gpushim" attach "$pid"
+  expect_status attach 0
+  expect_text attach.out "^$pid: attached: "
+}
+add_case "attach to a program that starts" attach_starting_case
+
 # A thread that reads what is not a plain file can load the library: by a name of its own, too.
 attach_named_pipe_case() {
   need_file "$build/gpushim"
