@@ -162,6 +162,9 @@ struct gpushim_released {
     uint64_t left_count[GPUSHIM_LEFT_REASONS], left_bytes[GPUSHIM_LEFT_REASONS];
 };
 
+/* A stretch of time: gpushim_stretch_begin. */
+struct gpushim_stretch;
+
 /* The library's functions: internal to this file. New functions come last. */
 struct gpushim_functions {
     size_t size;
@@ -188,6 +191,10 @@ struct gpushim_functions {
     gpushim_result (*release)(const char *scope, gpushim_keep keep,
                               struct gpushim_released *out);
     gpushim_result (*resume)(const char *scope, struct gpushim_released *out);
+    gpushim_result (*stretch_begin)(int device, struct gpushim_stretch **out);
+    gpushim_result (*stretch_get)(struct gpushim_stretch *stretch,
+                                  struct gpushim_statistics *out);
+    gpushim_result (*stretch_end)(struct gpushim_stretch *stretch);
 };
 
 /* The library's table; NULL without a library. */
@@ -278,6 +285,47 @@ gpushim_get_difference(const struct gpushim_statistics *before,
     out->driver_calls -= was.driver_calls;
     out->driver_ns -= was.driver_ns;
     return GPUSHIM_OK;
+}
+
+/*
+ * Begins a stretch of time with a peak of its own, such as a request, a phase or a test.
+ * Any number may be open, in any threads, and end in any order; all allocations of the
+ * process count. Before the first CUDA call the stretch begins with it.
+ * In:     device  as in gpushim_get_statistics
+ * Out:    *out    to be ended with gpushim_stretch_end; NULL after an error
+ * Errors: INACTIVE, INVALID, NO_MEMORY (host)
+ */
+static inline gpushim_result gpushim_stretch_begin(int device,
+                                                   struct gpushim_stretch **out)
+{
+    if (out) {
+        *out = (struct gpushim_stretch *)0;
+    }
+    GPUSHIM_CALL_(stretch_begin, (device, out));
+}
+
+/*
+ * What has happened since the beginning: counters are differences, peak_bytes is the most
+ * that was live at once in the stretch, and other members are current values. As exact as
+ * the peak of the process: exact with one thread.
+ * Errors: INACTIVE, INVALID; NOT_FOUND  begun before a fork, in the parent
+ */
+static inline gpushim_result gpushim_stretch_get(struct gpushim_stretch *stretch,
+                                                 struct gpushim_statistics *out)
+{
+    if (!out) {
+        return GPUSHIM_INVALID;
+    }
+    memset(out, 0, sizeof(*out));
+    out->size = sizeof(*out);
+    GPUSHIM_CALL_(stretch_get, (stretch, out));
+}
+
+/* Ends a stretch, which is then no more. One left open costs what it costs until the
+ * process ends. Errors: INVALID; INACTIVE  not ended: called within another call */
+static inline gpushim_result gpushim_stretch_end(struct gpushim_stretch *stretch)
+{
+    GPUSHIM_CALL_(stretch_end, (stretch));
 }
 
 /* The share of requests that the pool served without a driver call, 0 to 1; 1 without any

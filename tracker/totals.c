@@ -17,9 +17,12 @@
  * Otherwise threads that alternate would spend their time withdrawing each other's
  * credit.
  *
- * Owns:  rows of every shard, shared[]; the row of each kind.
+ * Stretches have peaks of their own. A row's `mark` is the lowest of all its peaks: only
+ * what exceeds the mark can raise any of them. Without a stretch it is the peak.
+ *
+ * Owns:  rows of every shard, shared[]; the row of each kind; the open stretches.
  * Locks: a row is written by the thread inside its shard, or by the thread that has
- *        closed its gate; peak_lock for peak, peak_time and the settle counts.
+ *        closed its gate; peak_lock for the peaks, mark and the settle counts.
  * Design: docs/tracker.md
  */
 #include "tracker/peaks.h"
@@ -83,8 +86,9 @@ static bool has_unused_credit(struct gs_tracker *tracker, const struct gs_row *r
 
 /*
  * Withdraws the unused credit of other shards. A shard whose thread is inside keeps its
- * credit: the caller is inside `mine`, so it must not wait for another shard. Returns
- * whether any credit was withdrawn.
+ * credit: the caller is inside `mine`, so it must not wait for another shard. NULL: it is
+ * in none, and credit of this clock step is withdrawn, too. Returns whether any credit
+ * was withdrawn.
  */
 static bool withdraw_others(struct gs_tracker *tracker, const struct gs_shard *mine,
                             unsigned row_index, uint64_t now)
@@ -92,7 +96,7 @@ static bool withdraw_others(struct gs_tracker *tracker, const struct gs_shard *m
     uint32_t used = __atomic_load_n(&gs_slots_used, __ATOMIC_ACQUIRE);
     struct gs_shared_row *shared = &tracker->shared[row_index];
     uint64_t closed = 0; /* one bit a shard */
-    int all = -1;
+    int all = mine ? -1 : 1;
     bool changed = false;
 
     for (uint32_t i = 0; i < used; i++) {
@@ -125,27 +129,49 @@ static bool withdraw_others(struct gs_tracker *tracker, const struct gs_shard *m
 }
 static_assert(GS_SHARDS == 64, "as many as a word has bits");
 
-/* Raises the peak to `bytes`, unless it is higher. */
-static void raise_peak(struct gs_tracker *tracker, struct gs_shared_row *shared,
-                       int64_t bytes, uint64_t now)
+/* peak_lock is held. */
+static void set_mark(struct gs_tracker *tracker, unsigned row_index)
 {
+    struct gs_shared_row *shared = &tracker->shared[row_index];
+    int64_t mark = shared->peak;
+
+    for (const struct gs_stretch *at = tracker->stretches; at; at = at->next) {
+        if (at->peaks[row_index] < mark) {
+            mark = at->peaks[row_index];
+        }
+    }
+    __atomic_store_n(&shared->mark, mark, __ATOMIC_RELAXED);
+}
+
+/* Raises those peaks to `bytes` that are lower. */
+static void raise_peaks(struct gs_tracker *tracker, unsigned row_index, int64_t bytes,
+                        uint64_t now)
+{
+    struct gs_shared_row *shared = &tracker->shared[row_index];
+
     gs_tracker_lock_take(&tracker->peak_lock, GS_RANK_PEAK);
     if (bytes > __atomic_load_n(&shared->peak, __ATOMIC_RELAXED)) {
         __atomic_store_n(&shared->peak, bytes, __ATOMIC_RELAXED);
         __atomic_store_n(&shared->peak_time, now, __ATOMIC_RELAXED);
-        gs_peak_set(tracker, (unsigned)(shared - tracker->shared), now);
+        gs_peak_set(tracker, row_index, now);
     }
+    for (struct gs_stretch *at = tracker->stretches; at; at = at->next) {
+        if (bytes > at->peaks[row_index]) {
+            at->peaks[row_index] = bytes;
+        }
+    }
+    set_mark(tracker, row_index);
     gs_tracker_lock_give(&tracker->peak_lock, GS_RANK_PEAK);
 }
 
-/* Returns true if the sum, after the change, is so far below the peak that a row's share
+/* Returns true if the sum, after the change, is so far below all peaks that a row's share
  * may be inexact. False after many withdrawals in this clock step. */
-static bool is_below_peak(const struct gs_shared_row *shared, int64_t change,
-                          uint64_t now)
+static bool is_below_peaks(const struct gs_shared_row *shared, int64_t change,
+                           uint64_t now)
 {
     return __atomic_load_n(&shared->credit, __ATOMIC_RELAXED) + change +
                    2 * GS_CREDIT_SLACK <=
-               __atomic_load_n(&shared->peak, __ATOMIC_RELAXED) &&
+               __atomic_load_n(&shared->mark, __ATOMIC_RELAXED) &&
            (__atomic_load_n(&shared->settle_tick, __ATOMIC_RELAXED) != now ||
             __atomic_load_n(&shared->settles, __ATOMIC_RELAXED) < SETTLES_PER_STEP / 2);
 }
@@ -169,7 +195,7 @@ void gs_totals_publish(struct gs_tracker *tracker, struct gs_shard *shard,
         row->low_bytes = row->live_bytes;
     }
     row->floor_bytes = row->low_bytes;
-    if (is_below_peak(shared, credit - row->credit, now)) {
+    if (is_below_peaks(shared, credit - row->credit, now)) {
         if (rising) {
             credit += GS_CREDIT_SLACK;
         } else {
@@ -179,7 +205,7 @@ void gs_totals_publish(struct gs_tracker *tracker, struct gs_shard *shard,
     int64_t sum = set_credit(tracker, row, row_index, credit);
     __atomic_store_n(&row->tick, now, __ATOMIC_RELAXED);
 
-    if (!rising || sum <= __atomic_load_n(&shared->peak, __ATOMIC_RELAXED)) {
+    if (!rising || sum <= __atomic_load_n(&shared->mark, __ATOMIC_RELAXED)) {
         return;
     }
     if (row->credit != row->live_bytes) { /* not alone: keep the used part only */
@@ -188,12 +214,19 @@ void gs_totals_publish(struct gs_tracker *tracker, struct gs_shard *shard,
     if (withdraw_others(tracker, shard, row_index, now)) {
         sum = __atomic_load_n(&shared->credit, __ATOMIC_ACQUIRE);
     }
-    raise_peak(tracker, shared, sum, now);
+    raise_peaks(tracker, row_index, sum, now);
 }
 
 static uint64_t at_least_zero(int64_t value)
 {
     return value > 0 ? (uint64_t)value : 0;
+}
+
+/* The row of a device, or of an enum gs_totals_apart. */
+static unsigned row_of(int device)
+{
+    return device < 0 ? (unsigned)(GS_MAX_DEVICES - 1 - device)
+                      : gs_totals_row(device, GS_MEMORY_DEVICE);
 }
 
 void gs_tracker_get_totals(struct gs_tracker *tracker, int device,
@@ -210,8 +243,7 @@ void gs_tracker_get_totals(struct gs_tracker *tracker, int device,
     if (device < GS_TOTALS_FIRST) {
         return;
     }
-    unsigned index = device < 0 ? (unsigned)(GS_MAX_DEVICES - 1 - device)
-                                : gs_totals_row(device, GS_MEMORY_DEVICE);
+    unsigned index = row_of(device);
     struct gs_shared_row *shared = &tracker->shared[index];
     uint32_t used = __atomic_load_n(&gs_slots_used, __ATOMIC_ACQUIRE);
     int64_t bytes = 0;
@@ -231,8 +263,8 @@ void gs_tracker_get_totals(struct gs_tracker *tracker, int device,
     out->allocs += __atomic_load_n(&shared->unrecorded, __ATOMIC_RELAXED);
 
     /* A returned peak is never below the returned live bytes. */
-    if (bytes > __atomic_load_n(&shared->peak, __ATOMIC_RELAXED)) {
-        raise_peak(tracker, shared, bytes, gs_tracker_now(tracker));
+    if (bytes > __atomic_load_n(&shared->mark, __ATOMIC_RELAXED)) {
+        raise_peaks(tracker, index, bytes, gs_tracker_now(tracker));
     }
     gs_tracker_lock_take(&tracker->peak_lock, GS_RANK_PEAK);
     out->peak_bytes = at_least_zero(shared->peak);
@@ -255,3 +287,66 @@ void gs_tracker_sum_totals(struct gs_tracker *tracker, struct gs_tracker_totals 
         }
     }
 }
+
+static int64_t live_bytes(const struct gs_tracker *tracker, unsigned row)
+{
+    uint32_t used = __atomic_load_n(&gs_slots_used, __ATOMIC_ACQUIRE);
+    int64_t bytes = 0;
+
+    for (uint32_t i = 0; i < used; i++) {
+        bytes +=
+            __atomic_load_n(&tracker->shards[i].rows[row].live_bytes, __ATOMIC_RELAXED);
+    }
+    return bytes;
+}
+
+void gs_tracker_stretch_begin(struct gs_tracker *tracker, struct gs_stretch *stretch)
+{
+    for (unsigned row = 0; row < GS_ROWS; row++) {
+        stretch->peaks[row] = -1;
+    }
+    gs_tracker_lock_take(&tracker->peak_lock, GS_RANK_PEAK);
+    stretch->next = tracker->stretches;
+    tracker->stretches = stretch;
+    for (unsigned row = 0; row < GS_ROWS; row++) {
+        set_mark(tracker, row);
+    }
+    gs_tracker_lock_give(&tracker->peak_lock, GS_RANK_PEAK);
+    /* From here on every allocation beyond its shard's credit raises the new peak. */
+    for (unsigned row = 0; row < GS_ROWS; row++) {
+        (void)withdraw_others(tracker, NULL, row, gs_tracker_now(tracker));
+        raise_peaks(tracker, row, live_bytes(tracker, row), gs_tracker_now(tracker));
+    }
+}
+
+uint64_t gs_tracker_stretch_peak(struct gs_tracker *tracker,
+                                 const struct gs_stretch *stretch, int device)
+{
+    struct gs_tracker_totals totals;
+
+    if (device < GS_TOTALS_FIRST) {
+        return 0;
+    }
+    gs_tracker_get_totals(tracker, device, &totals); /* no peak is below what is live */
+    gs_tracker_lock_take(&tracker->peak_lock, GS_RANK_PEAK);
+    int64_t peak = stretch->peaks[row_of(device)];
+    gs_tracker_lock_give(&tracker->peak_lock, GS_RANK_PEAK);
+    return at_least_zero(peak);
+}
+
+void gs_tracker_stretch_end(struct gs_tracker *tracker, struct gs_stretch *stretch)
+{
+    gs_tracker_lock_take(&tracker->peak_lock, GS_RANK_PEAK);
+    struct gs_stretch **at = &tracker->stretches;
+    while (*at && *at != stretch) {
+        at = &(*at)->next;
+    }
+    if (*at) {
+        *at = stretch->next;
+    }
+    for (unsigned row = 0; row < GS_ROWS; row++) {
+        set_mark(tracker, row);
+    }
+    gs_tracker_lock_give(&tracker->peak_lock, GS_RANK_PEAK);
+}
+static_assert(GS_ROWS <= GS_MAX_DEVICES - GS_TOTALS_FIRST, "a stretch has each row");

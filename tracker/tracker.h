@@ -409,6 +409,24 @@ enum gs_totals_apart {
  */
 void gs_tracker_get_totals(struct gs_tracker *tracker, int device,
                            struct gs_tracker_totals *out);
+/*
+ * A stretch of time with peaks of its own; any number may be open. The members are the
+ * tracker's.
+ */
+struct gs_stretch {
+    struct gs_stretch *next;
+    int64_t peaks[GS_MAX_DEVICES - GS_TOTALS_FIRST]; /* by row */
+};
+/* Begins a stretch at what is live now. The memory is the caller's, until its end. While
+ * one is open, an allocation beyond its peak so far costs as one beyond the process's. */
+void gs_tracker_stretch_begin(struct gs_tracker *tracker, struct gs_stretch *stretch);
+/* The most that was live at once since its beginning. device: as in
+ * gs_tracker_get_totals, as exact as its peak. */
+uint64_t gs_tracker_stretch_peak(struct gs_tracker *tracker,
+                                 const struct gs_stretch *stretch, int device);
+/* Without effect on one that is not open. */
+void gs_tracker_stretch_end(struct gs_tracker *tracker, struct gs_stretch *stretch);
+
 /* Over all rows: allocs and live_count; live_bytes without views; peak_bytes is the
  * highest peak of a device. The other members are 0. */
 void gs_tracker_sum_totals(struct gs_tracker *tracker, struct gs_tracker_totals *sum);

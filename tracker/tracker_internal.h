@@ -110,6 +110,8 @@ struct gs_shared_row {
     uint64_t unrecorded;  /* allocations; atomic */
     uint64_t lost_bytes;  /* atomic */
     uint64_t lost_count;  /* atomic */
+    int64_t mark; /* the lowest of `peak` and the peaks of open stretches: no more than
+                   * this is no news; read atomically, written under peak_lock */
 } __attribute__((aligned(64)));
 
 struct gs_stripe {
@@ -189,6 +191,7 @@ struct gs_tracker {
     size_t lost_copied, lost_copy_room;
     struct gs_growth_copy *growth_copy; /* atomic; NULL: no snapshot, or not in a file */
     struct gs_tracker_lock peak_lock;
+    struct gs_stretch *stretches; /* that are open; peak_lock */
     bool peaks_past; /* read from a file, which lacks the allocations of the peaks */
     struct gs_tracker_lock since_lock;
     /* Overflow of the shards' lists, with the peak's key as `stream`; the number of

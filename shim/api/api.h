@@ -60,6 +60,13 @@ gpushim_result gs_api_on_pressure(gpushim_pressure from, gpushim_pressure_call c
                                   void *self);
 gpushim_result gs_api_off_pressure(gpushim_pressure_call call, void *self);
 
+/* ---- api_stretch.c ---- */
+
+gpushim_result gs_api_stretch_begin(int device, struct gpushim_stretch **out);
+gpushim_result gs_api_stretch_get(struct gpushim_stretch *stretch,
+                                  struct gpushim_statistics *out);
+gpushim_result gs_api_stretch_end(struct gpushim_stretch *stretch);
+
 /* ---- api_release.c ---- */
 
 gpushim_result gs_api_release(const char *scope, gpushim_keep keep,

@@ -44,7 +44,11 @@
     row(off_pressure, (gpushim_pressure_call call, void *self), (call, self))            \
     row(release, (const char *scope, gpushim_keep keep, struct gpushim_released *out),   \
         (scope, keep, out))                                                              \
-    row(resume, (const char *scope, struct gpushim_released *out), (scope, out))
+    row(resume, (const char *scope, struct gpushim_released *out), (scope, out))         \
+    row(stretch_begin, (int device, struct gpushim_stretch **out), (device, out))        \
+    row(stretch_get, (struct gpushim_stretch *stretch, struct gpushim_statistics *out),  \
+        (stretch, out))                                                                  \
+    row(stretch_end, (struct gpushim_stretch *stretch), (stretch))
 
 #define ROW(name, parameters, arguments)                                                 \
     static gpushim_result call_##name parameters                                         \

@@ -36,6 +36,42 @@ static void tell(const char *what, gpushim_result result)
 /* ---- each function -------------------------------------------------------------------
  */
 
+/* A peak of a stretch is its own; a forked child has none of its parent's. */
+static void show_stretches(void)
+{
+    struct gpushim_statistics all, now;
+    struct gpushim_stretch *stretch, *inner;
+    gpu_ptr block;
+    int status = 0;
+
+    tell("before a stretch", gpushim_get_statistics(0, &all));
+    APP_OK(gpu_malloc(&block, 32 << 20));
+    APP_OK(gpu_free(block));
+    tell("a stretch", gpushim_stretch_begin(0, &stretch));
+    APP_OK(gpu_malloc(&block, 5 << 20));
+    tell("a stretch within", gpushim_stretch_begin(GPUSHIM_ALL_DEVICES, &inner));
+    APP_OK(gpu_free(block));
+    tell("a stretch so far", gpushim_stretch_get(stretch, &now));
+    printf("its peak: %d MiB, %d allocations\n",
+           (int)((now.peak_bytes - all.live_bytes) >> 20), (int)now.allocs);
+    pid_t child = fork();
+    if (child == 0) {
+        _exit((int)gpushim_stretch_get(stretch, &now) << 4 |
+              (int)gpushim_stretch_end(stretch));
+    }
+    waitpid(child, &status, 0);
+    tell("in a child", (gpushim_result)(WEXITSTATUS(status) >> 4));
+    tell("its end there", (gpushim_result)(WEXITSTATUS(status) & 15));
+    tell("its end", gpushim_stretch_end(stretch));
+    tell("the other so far", gpushim_stretch_get(inner, &now));
+    printf("no more than was live: %d allocations\n", (int)now.allocs);
+    tell("its end", gpushim_stretch_end(inner));
+    tell("a stretch of no device", gpushim_stretch_begin(1000, &inner));
+    tell("none of it", gpushim_stretch_get(inner, &now));
+    tell("no end of it", gpushim_stretch_end(inner));
+    tell("nowhere", gpushim_stretch_begin(0, NULL));
+}
+
 static void show_statistics(void)
 {
     struct gpushim_statistics before, after, stretch, small = {.size = 0};
@@ -254,6 +290,7 @@ static void show_all(void)
     tell("its end", gpushim_scope_end());
     printf("version: %s\n", gpushim_library_version()[0] ? "known" : "none");
     show_statistics();
+    show_stretches();
     show_control();
     show_pressure();
     show_warm_up();

@@ -47,6 +47,7 @@ enum { THREADS = 4, BUFFERS = 6, BATCH = 3, MOST = 6000, TAKEN = 3, RETAINED = 4
     row(warming_start) row(warming_poll) row(warming_wait)                               \
     row(get_option) row(set_option) row(report) row(record)                              \
     row(get_pressure) row(on_pressure) row(off_pressure) row(release) row(resume)        \
+    row(stretch_begin) row(stretch_get) row(stretch_end)                                 \
     row(scope_begin) row(scope_end) row(stream_alloc) row(stream_free) row(stream_uses)
 #define OTHERS(row)                                                                      \
     row(library) row(library_version) row(result_text) row(pressure_text)                \
@@ -80,7 +81,8 @@ struct world {
     struct gpushim_streams streams;
     gpu_stream captured;
     bool capturing;
-    unsigned depth; /* scopes whose end is owed */
+    unsigned depth;                  /* scopes whose end is owed */
+    struct gpushim_stretch *stretch; /* open; NULL: none */
     void *blocks[RETAINED];
     char host[MOST];
     struct gpushim_buffer before[BUFFERS];
@@ -844,6 +846,27 @@ static void do_scopes(struct world *world)
     }
 }
 
+static void do_stretch(struct world *world)
+{
+    struct gpushim_statistics statistics, *out = once_in(world, 9) ? NULL : &statistics;
+    int device = any_device(world);
+
+    if (!world->stretch) {
+        judge(world, F_stretch_begin, gpushim_stretch_begin(device, &world->stretch),
+              device >= 1000 ||
+                  (device < GPUSHIM_IMPORTED && device != GPUSHIM_ALL_DEVICES),
+              FINE);
+        judge(world, F_stretch_begin, gpushim_stretch_begin(device, NULL), true, FINE);
+    }
+    judge(world, F_stretch_get, gpushim_stretch_get(world->stretch, out),
+          !world->stretch || !out, FINE);
+    if (once_in(world, 2)) {
+        judge(world, F_stretch_end, gpushim_stretch_end(world->stretch), !world->stretch,
+              FINE);
+        world->stretch = NULL;
+    }
+}
+
 static void do_stream_memory(struct world *world)
 {
     void **block = &world->blocks[below(world, RETAINED)], *made = NULL;
@@ -932,7 +955,7 @@ static void *run(void *argument)
         do_ring,          do_streams,       do_file,       do_look,    do_warm_up,
         do_warming,       do_visibility,    do_options,    do_scopes,  do_scopes,
         do_stream_memory, do_stream_memory, do_copy_batch, do_devices, do_pressure,
-        do_report,        do_release};
+        do_report,        do_release,       do_stretch};
     struct world *world = argument;
 
     app_gpu_thread();

@@ -38,7 +38,7 @@ static void read_totals(const struct gs_image *image)
         }
         row->frees = row->allocs - live - was->lost_count;
         if (was->peak >= shared->peak) {
-            shared->peak = was->peak;
+            shared->peak = shared->mark = was->peak;
             shared->peak_time = was->peak_time;
         }
     }

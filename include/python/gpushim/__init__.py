@@ -20,8 +20,8 @@ import enum
 from gpushim import _native
 
 __all__ = ["ALL_DEVICES", "IMPORTED", "PINNED", "REGISTERED", "Class", "Error", "Level", "Released", "Statistics",
-           "active", "classes", "off_pressure", "on_pressure", "option", "pressure", "record", "release", "report",
-           "resume", "scope", "set_option", "statistics", "stretch", "trim", "version", "warm_up"]
+           "Stretch", "active", "classes", "off_pressure", "on_pressure", "option", "pressure", "record", "release",
+           "report", "resume", "scope", "set_option", "statistics", "stretch", "trim", "version", "warm_up"]
 
 __version__ = "0.1.0"  # of this module; version() is the library's
 
@@ -92,6 +92,9 @@ class _Functions(ctypes.Structure):  # struct gpushim_functions
         ("off_pressure", ctypes.CFUNCTYPE(ctypes.c_int, _PressureCall, ctypes.c_void_p)),
         ("release", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.POINTER(_Released))),
         ("resume", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(_Released))),
+        ("stretch_begin", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_void_p))),
+        ("stretch_get", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(_Statistics))),
+        ("stretch_end", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)),
     ]
 
 
@@ -227,19 +230,47 @@ def classes(device=ALL_DEVICES):
     return [_values(Class, one) for one in raw if one.hits + one.misses + one.live + one.cached]
 
 
-class _Stretch:
-    """The value of stretch(); `statistics` is set when the body has ended."""
-    statistics = Statistics()
+class Stretch:
+    """A stretch of time with a peak of its own, such as a request, a phase or a test. Any number may be open, in
+    any threads, and end in any order; all allocations of the process count. Before the first CUDA call a stretch
+    begins with it.
+
+        with gpushim.stretch() as found:
+            ...
+        print(found.statistics.peak_bytes)  # the most that was live at once within
+    """
+
+    def __init__(self, device=ALL_DEVICES):
+        self._last, self._open = Statistics(), ctypes.c_void_p()
+        _check(_call("stretch_begin", device, ctypes.byref(self._open)), "device %s" % device)
+
+    @property
+    def statistics(self):
+        """What has happened since the beginning, up to now or to the end: counters are differences, peak_bytes
+        is the stretch's own, other members are current values."""
+        if self._open:
+            raw = _Statistics(ctypes.sizeof(_Statistics))
+            if _check(_call("stretch_get", self._open, ctypes.byref(raw)), "a stretch of another process"):
+                self._last = _values(Statistics, raw)
+        return self._last
+
+    def end(self):
+        """Ends the stretch, and returns its statistics; later calls return the same."""
+        last = self.statistics
+        if self._open and _check(_call("stretch_end", self._open)):
+            self._open = ctypes.c_void_p()
+        return last
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        self.end()
 
 
-@contextlib.contextmanager
 def stretch(device=ALL_DEVICES):
-    """Measures its body: `with stretch() as found: ...`, then found.statistics."""
-    found, before = _Stretch(), statistics(device)
-    try:
-        yield found
-    finally:
-        found.statistics = statistics(device) - before
+    """Begins a Stretch: `with stretch() as found: ...`, then found.statistics."""
+    return Stretch(device)
 
 
 # ---- memory pressure -------------------------------------------------------------------

@@ -10,35 +10,52 @@ any code: gpushim --torch=tensors python train.py (docs/api.md, "Frameworks").
 """
 import ctypes
 import sys
-import warnings
 
 import gpushim
 
 
+_since = {}  # by device: the Stretch since peaks were reset, and the statistics when counters were
+
+
 def _memory_stats(index):
     """What torch.cuda.memory_stats, memory_allocated and their relatives are made from: PyTorch refuses them
-    to a program with an allocator of its own. All of the process's memory of the device counts; peaks are
-    those of the whole run. What gpushim does not count is missing: without a recorded allocation
-    (GPUSHIM_TRACK=off), peaks and numbers. A call asks the driver for its free memory."""
+    to a program with an allocator of its own. All of the process's memory of the device counts. Peaks are those
+    since torch.cuda.reset_peak_memory_stats, but that of reserved memory, which is the whole run's. What gpushim
+    does not count is missing: without a recorded allocation (GPUSHIM_TRACK=off), peaks and numbers. A call asks
+    the driver for its free memory."""
     import torch
 
     if not 0 <= index < torch.cuda.device_count():
         raise RuntimeError(f"invalid device index {index}")
     now = gpushim.statistics(index)
+    since, before = _since.get(index, (None, gpushim.Statistics()))
+    counted, peak = now - before, since.statistics.peak_bytes if since else now.peak_bytes
     stats = {
         "allocated_bytes": {"all": {"current": now.used_bytes}},
         "active_bytes": {"all": {"current": now.used_bytes + now.pending_bytes}},
         "inactive_split_bytes": {"all": {"current": now.hole_bytes}},
         "reserved_bytes": {"all": {"current": now.reserved_bytes, "peak": now.reserved_peak_bytes}},
-        "num_ooms": now.failed,
-        "num_device_alloc": now.segments_mapped,
-        "num_device_free": now.segments_unmapped,
+        "num_ooms": counted.failed,
+        "num_device_alloc": counted.segments_mapped,
+        "num_device_free": counted.segments_unmapped,
     }
     if now.allocs:
-        stats["allocation"] = {"all": {"current": now.live_count, "allocated": now.allocs, "freed": now.frees}}
-        stats["allocated_bytes"] = stats["requested_bytes"] = {
-            "all": {"current": now.live_bytes, "peak": now.peak_bytes}}
+        stats["allocation"] = {
+            "all": {"current": now.live_count, "allocated": counted.allocs, "freed": counted.frees}}
+        stats["allocated_bytes"] = stats["requested_bytes"] = {"all": {"current": now.live_bytes, "peak": peak}}
     return stats
+
+
+def _reset_peaks(index):
+    since, before = _since.get(index, (None, gpushim.Statistics()))
+    _since[index] = gpushim.Stretch(index), before
+    if since:
+        since.end()
+
+
+def _reset_counters(index):
+    since, _ = _since.get(index, (None, None))
+    _since[index] = since, gpushim.statistics(index)
 
 
 def _memory_summary(device=None, abbreviated=False):
@@ -48,17 +65,11 @@ def _memory_summary(device=None, abbreviated=False):
     return "\n".join(f"{name:34}{value:>18,}" for name, value in torch.cuda.memory_stats(device).items())
 
 
-def _reset_nothing(index):
-    """torch.cuda.reset_peak_memory_stats and the like: programs call them between the phases of a run."""
-    warnings.warn("gpushim.torch: peaks and counters are those of the whole run and cannot be reset; "
-                  "take gpushim.statistics() before and after", stacklevel=3)
-
-
 def _answer_memory_stats(torch):
     """The functions of torch.cuda call these by their names, however early a program has imported them.
     torch.accelerator's say 0: to PyTorch no allocator has begun."""
-    for name, function in (("_cuda_memoryStats", _memory_stats), ("_cuda_resetPeakMemoryStats", _reset_nothing),
-                           ("_cuda_resetAccumulatedMemoryStats", _reset_nothing)):
+    for name, function in (("_cuda_memoryStats", _memory_stats), ("_cuda_resetPeakMemoryStats", _reset_peaks),
+                           ("_cuda_resetAccumulatedMemoryStats", _reset_counters)):
         if hasattr(torch._C, name):
             setattr(torch._C, name, function)
     torch.cuda.memory_summary = torch.cuda.memory.memory_summary = _memory_summary

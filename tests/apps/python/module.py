@@ -45,6 +45,15 @@ with gpushim.stretch(0) as found:
         cuda.free(cuda.malloc(40000))
 print("stretch: %d allocations, %d frees, hit rate %.1f, live %d" % (
     found.statistics.allocs, found.statistics.frees, found.statistics.hit_rate, found.statistics.live_count))
+cuda.free(cuda.malloc(64 << 20))
+before = gpushim.statistics(0).live_bytes
+outer, other = gpushim.stretch(0), gpushim.stretch(gpushim.PINNED)
+cuda.free(cuda.malloc(8 << 20))
+with gpushim.stretch(0) as inner:
+    cuda.free(cuda.malloc(3 << 20))
+print("peaks of stretches:", [(one.statistics.peak_bytes - before) >> 20 for one in (outer, inner)],
+      outer.end().allocs, inner.end().allocs, other.end().peak_bytes)
+print("an ended stretch:", outer.statistics.allocs, outer.end() == outer.statistics, told(gpushim.stretch, 1000))
 print("fragmentation: %.1f" % gpushim.statistics(0).fragmentation)
 print("classes:", [one.bytes for one in gpushim.classes(0) if one.live])
 print("no such device:", told(gpushim.statistics, 1000))

@@ -9,13 +9,12 @@ tensors that are lost at lines marked LEAK. Without the library PyTorch's own ca
 # zoo: prints threads: \[0, 0, 0, 0\] wrong
 # zoo: prints refused: True True
 # zoo: prints trained
-# zoo: prints counted: True True True
+# zoo: prints counted: True True True True
 import contextlib
 import ctypes
 import io
 import os
 import time
-import warnings
 
 import torch
 from torch.cuda import reset_peak_memory_stats
@@ -45,10 +44,10 @@ def counted():
     tensor = torch.empty(1 << 20, dtype=torch.uint8, device="cuda")
     more = torch.cuda.memory_allocated() - before == len(tensor)
     most = torch.cuda.max_memory_allocated() >= before + len(tensor)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # with gpushim.torch.use() a warning says that peaks stay
-        reset_peak_memory_stats()
-    return more, most, "allocated_bytes.all.current" in torch.cuda.memory_stats()
+    del tensor
+    reset_peak_memory_stats()
+    least = torch.cuda.max_memory_allocated() == torch.cuda.memory_allocated() == before
+    return more, most, least, "allocated_bytes.all.current" in torch.cuda.memory_stats()
 
 
 def lose(tensor):
