@@ -143,49 +143,69 @@ static const uint8_t *search_header(const uint8_t *begin, const uint8_t *end,
     return header + entry[1];
 }
 
+/* Executes an FDE and its CIE up to the row of `pc`. Returns GS_STEP_UNKNOWN: `m` has the
+ * row; GS_STEP_NO_INFO: the FDE is of other code; GS_STEP_NONE: it cannot be read. */
+static enum gs_step run_entry(struct gs_cfi_machine *m, const uint8_t *begin,
+                              const uint8_t *end, const uint8_t *fde, uintptr_t pc)
+{
+    struct gs_cfi_reader in = {fde, end, false}, cie = {begin, end, false};
+    const uint8_t *id_field;
+    uint64_t id, start, length;
+
+    enter_entry(&in);
+    id_field = in.at;
+    id = gs_cfi_read_bytes(&in, 4);
+    if (in.bad || id == 0 || id > (uint64_t)(id_field - begin)) {
+        return GS_STEP_NONE;
+    }
+    cie.at = id_field - id;
+    read_cie(&cie, m);
+    if (cie.bad) {
+        return GS_STEP_NONE;
+    }
+    start = gs_cfi_read_pointer(&in, m->pointer_encoding);
+    length = gs_cfi_read_format(&in, m->pointer_encoding & GS_CFI_ENC_FORMAT);
+    if (m->has_augmentation_size) {
+        gs_cfi_skip_bytes(&in, gs_cfi_read_uleb(&in));
+    }
+    if (in.bad) {
+        return GS_STEP_NONE;
+    }
+    if (pc < start || pc - start >= length) {
+        return GS_STEP_NO_INFO;
+    }
+    gs_cfi_run(m, &cie, 0, UINT64_MAX);
+    m->initial = m->row;
+    gs_cfi_run(m, &in, start, pc);
+    return cie.bad || in.bad ? GS_STEP_NONE : GS_STEP_UNKNOWN;
+}
+
 void gs_cfi_rule_parse(const uint8_t *begin, const uint8_t *end, const uint8_t *header,
                        uintptr_t pc, struct gs_cfi_rule *rule)
 {
     struct gs_cfi_machine m = {.row = {.cfa = GS_CFI_CFA_NONE}};
-    const uint8_t *fde = search_header(begin, end, header, pc), *id_field;
-    struct gs_cfi_reader in = {fde, end, false}, cie = {begin, end, false};
-    uint64_t id, start, length;
+    const uint8_t *fde = search_header(begin, end, header, pc);
+    enum gs_step found;
 
     memset(rule, 0, sizeof(*rule));
     rule->step = GS_STEP_NO_INFO;
     if (fde == NULL) {
         return;
     }
-    rule->step = GS_STEP_UNKNOWN;
-    enter_entry(&in);
-    id_field = in.at;
-    id = gs_cfi_read_bytes(&in, 4);
-    if (in.bad || id == 0 || id > (uint64_t)(id_field - begin)) {
-        return;
-    }
-    cie.at = id_field - id;
-    read_cie(&cie, &m);
-    if (cie.bad) {
-        return;
-    }
-    start = gs_cfi_read_pointer(&in, m.pointer_encoding);
-    length = gs_cfi_read_format(&in, m.pointer_encoding & GS_CFI_ENC_FORMAT);
-    if (m.has_augmentation_size) {
-        gs_cfi_skip_bytes(&in, gs_cfi_read_uleb(&in));
-    }
-    if (in.bad) {
-        return;
-    }
-    if (pc < start || pc - start >= length) {
-        rule->step = GS_STEP_NO_INFO;
-        return;
-    }
-    gs_cfi_run(&m, &cie, 0, UINT64_MAX);
-    m.initial = m.row;
-    gs_cfi_run(&m, &in, start, pc);
-    if (!cie.bad && !in.bad) {
+    found = run_entry(&m, begin, end, fde, pc);
+    rule->step = found == GS_STEP_NO_INFO ? GS_STEP_NO_INFO : GS_STEP_UNKNOWN;
+    if (found == GS_STEP_UNKNOWN) {
         gs_cfi_rule_of_row(&m, rule);
     }
+}
+
+bool gs_cfi_lacks_frame(const uint8_t *fde, uintptr_t pc)
+{
+    struct gs_cfi_machine m = {.row = {.cfa = GS_CFI_CFA_NONE}};
+
+    return run_entry(&m, NULL, (const uint8_t *)UINTPTR_MAX, fde, pc) ==
+               GS_STEP_UNKNOWN &&
+           m.row.cfa == GS_CFI_CFA_NONE;
 }
 
 struct search {

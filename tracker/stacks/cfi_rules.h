@@ -89,4 +89,9 @@ void gs_cfi_rule_find(uintptr_t pc, struct gs_cfi_rule *rule);
 void gs_cfi_rule_parse(const uint8_t *begin, const uint8_t *end, const uint8_t *header,
                        uintptr_t pc, struct gs_cfi_rule *rule);
 
+/* Returns true if an FDE, which must be whole, gives the code address no canonical frame
+ * address: that of code made at run time, for exceptions alone (LuaJIT). Who unwinds by
+ * it ends the process, as libgcc does. */
+bool gs_cfi_lacks_frame(const uint8_t *fde, uintptr_t pc);
+
 #endif

@@ -18,10 +18,12 @@
  */
 #include "tracker/stacks/unwind.h"
 
+#include "tracker/names/loaded.h"
 #include "tracker/names/loader_gate.h"
 #include "tracker/names/loader_message.h"
 #include "tracker/names/modules.h"
 #include "tracker/stacks/alt_stack.h"
+#include "tracker/stacks/cfi_rules.h"
 #include "tracker/stacks/code_address.h"
 
 #include <dlfcn.h>
@@ -34,6 +36,10 @@ typedef int libunwind_backtrace(void **buffer, int size);
 typedef int gcc_trace_function(void *context, void *arg);
 typedef int gcc_backtrace(gcc_trace_function *trace, void *arg);
 typedef uintptr_t gcc_get_ip(void *context);
+struct gcc_bases {
+    void *text, *data, *function;
+};
+typedef const void *gcc_find_fde(void *pc, struct gcc_bases *bases);
 
 #define UNLOADS_NOT_SET UINT64_MAX
 
@@ -41,6 +47,7 @@ typedef uintptr_t gcc_get_ip(void *context);
 static _Atomic(libunwind_backtrace *) libunwind_walk;
 static _Atomic(gcc_backtrace *) gcc_walk;
 static _Atomic(gcc_get_ip *) gcc_ip;
+static _Atomic(gcc_find_fde *) gcc_fde; /* NULL also if libgcc has none */
 /* The loader's count before libunwind's first walk; set once. */
 static _Atomic uint64_t libunwind_unloads = UNLOADS_NOT_SET;
 static _Atomic bool cfi_proven;
@@ -108,8 +115,24 @@ static bool load_gcc(void)
         return false;
     }
     atomic_store(&gcc_ip, ip);
+    atomic_store(&gcc_fde, (gcc_find_fde *)find_function(library, "_Unwind_Find_FDE"));
     atomic_store(&gcc_walk, walk);
     return true;
+}
+
+/* Returns true if libgcc would abort on its way from this frame to the next one. */
+static bool gcc_aborts_after(uintptr_t address)
+{
+    gcc_find_fde *find = atomic_load_explicit(&gcc_fde, memory_order_relaxed);
+    struct gs_loaded_object object;
+    struct gcc_bases bases;
+    const uint8_t *fde;
+
+    if (find == NULL || gs_loaded_object(address - 1, &object)) {
+        return false;
+    }
+    fde = find((void *)(address - 1), &bases);
+    return fde != NULL && gs_cfi_lacks_frame(fde, address - 1);
 }
 
 /* _Unwind_Trace_Fn: 0 goes on; anything else (5: end of stack) stops. */
@@ -127,7 +150,7 @@ static int gcc_one_frame(void *context, void *arg)
         return 5;
     }
     state->frames[state->count++] = address;
-    return 0;
+    return gcc_aborts_after(address) ? 5 : 0;
 }
 
 static __attribute__((noinline)) unsigned walk_gcc(uintptr_t *frames, unsigned max,
