@@ -1,6 +1,10 @@
 /*
- * deep_modules.c - finds modules that were opened with RTLD_DEEPBIND, and sets their
- * slots.
+ * deep_modules.c - finds modules that were opened with RTLD_DEEPBIND, and modules with
+ * variables named as driver functions, and sets their slots.
+ *
+ * Such a variable is a pointer that the module sets to what it looks up (slang-rhi,
+ * CUEW). The module's own references to it lead to the shim's function, which the linker
+ * finds first; a write to that would end the process.
  *
  * The linker has bound the module's reference to __cxa_finalize, which every library with
  * ordinary start files has, to the C library's, although the shim exports it first.
@@ -39,6 +43,7 @@ struct slot {
     void **at;
     void *now, *value;
     int name;     /* a row of gs_hook_at, or NAME_... */
+    void *own;    /* the module's own variable of the name; NULL: none */
     bool unbound; /* it leads to the linker, by the module's own stub */
     bool is_data; /* a variable, which the program may have set */
     bool fixed;   /* the linker has made its page read-only */
@@ -47,6 +52,7 @@ struct slot {
 #define SLOTS_MOST 128
 
 struct check {
+    bool variables_alone;    /* the shim is switched off */
     uint64_t loads, unloads; /* the linker's counts, in which the check is valid */
     bool valid;              /* the counts are still these */
     void *finalize;          /* the C library's */
@@ -111,6 +117,47 @@ static bool visit_slot(const char *name, void **at, bool is_data, void *data)
     return check->count == SLOTS_MOST;
 }
 
+/* The module's own variable of the name; NULL: none. */
+static void *variable_of(const struct gs_module_ref *module, const char *name)
+{
+    uintptr_t begin, end;
+    gs_elf_variable(module, name, &begin, &end);
+    return (void *)begin;
+}
+
+/* Returns true if the module has variables in place of driver functions. */
+static bool has_variables(const struct gs_module_ref *module)
+{
+    static const char *const names[] = {"cuInit", "cuMemAlloc_v2", "cudaMalloc"};
+    for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {
+        if (variable_of(module, names[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The slot of a module's own variable, if it holds the address of the shim's export. */
+static bool visit_variable(const char *name, void **at, bool is_data, void *data)
+{
+    const struct deep_module *deep = data;
+    struct check *check = &check_now;
+    uintptr_t place = (uintptr_t)at;
+    struct gs_module_ref own;
+    struct slot slot = {.module = deep->module.begin,
+                        .at = at,
+                        .now = __atomic_load_n(at, __ATOMIC_ACQUIRE),
+                        .is_data = is_data,
+                        .fixed = place >= deep->fixed_begin && place < deep->fixed_end};
+    if (name[0] == 'c' && name[1] == 'u' && slot.now && gs_linker_own_module(&own) &&
+        slot.now == gs_elf_symbol(&own, name) &&
+        (slot.own = variable_of(&deep->module, name)) &&
+        ++check->wanted > check->passed) {
+        check->slots[check->count++] = slot;
+    }
+    return check->count == SLOTS_MOST;
+}
+
 static bool visit(const struct dl_phdr_info *info, bool all, void *data)
 {
     struct check *check = data;
@@ -121,6 +168,13 @@ static bool visit(const struct dl_phdr_info *info, bool all, void *data)
     }
     struct deep_module deep = {.module = gs_elf_module_in(info)};
     const bool late = __atomic_load_n(&every, __ATOMIC_ACQUIRE);
+    if (deep.module.dynamic && has_variables(&deep.module)) {
+        find_fixed(info, &deep);
+        return gs_elf_visit_slots(&deep.module, visit_variable, &deep);
+    }
+    if (check->variables_alone) {
+        return false;
+    }
     deep.passes_on = gs_real_owns((const void *)deep.module.begin);
     if (!deep.module.dynamic || gs_linker_is_own(&deep.module) ||
         gs_elf_symbol(&deep.module, "dlsym") || /* a tool, or the C library */
@@ -139,6 +193,9 @@ static bool visit(const struct dl_phdr_info *info, bool all, void *data)
 static void *value_of(const struct slot *slot)
 {
     struct gs_module_ref own;
+    if (slot->own) {
+        return slot->own;
+    }
     if (slot->name < 0) {
         bool plain = slot->name == NAME_DLSYM;
         void *behind =
@@ -241,7 +298,7 @@ static bool check_new(struct check *check)
     return true;
 }
 
-void gs_deep_modules_check(void)
+void gs_deep_modules_check(bool is_off)
 {
     static void *finalize; /* gs_linker_behind's */
     enum { TRIES = 4 };
@@ -256,6 +313,7 @@ void gs_deep_modules_check(void)
         return;
     }
     struct check *check = &check_now;
+    check->variables_alone = is_off;
     check->finalize = gs_linker_behind("__cxa_finalize", &finalize);
     /* If the shim itself came late, it is in nobody's scope. */
     bool done = !__atomic_load_n(&every, __ATOMIC_ACQUIRE) &&
@@ -285,6 +343,6 @@ bool gs_deep_modules_take(void)
     seen = (struct gs_loaded){0};
     __atomic_store_n(&loaded, 0, __ATOMIC_RELEASE);
     __atomic_store_n(&busy, false, __ATOMIC_RELEASE);
-    gs_deep_modules_check();
+    gs_deep_modules_check(false);
     return __atomic_load_n(&loaded, __ATOMIC_ACQUIRE) == gs_elf_load_count();
 }

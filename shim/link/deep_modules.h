@@ -14,9 +14,10 @@
 
 #include "gs_base.h"
 
-/* Checks the modules that were loaded since the last check. Called from within dlsym:
- * allocates nothing. Preserves errno. */
-void gs_deep_modules_check(void);
+/* Checks the modules that were loaded since the last check. Also sets the slots of
+ * modules that have variables named as driver functions to these, and nothing else if
+ * the shim is off. Called from within dlsym: allocates nothing. Preserves errno. */
+void gs_deep_modules_check(bool is_off);
 
 /*
  * In a process that the shim was loaded into later: checks all modules, now and whenever

@@ -66,9 +66,10 @@ bool gs_elf_stands_before(const struct gs_module_ref *first,
 /* Address of a symbol that the module itself defines (default version), or NULL. */
 void *gs_elf_symbol(const struct gs_module_ref *module, const char *name);
 
-/* The same for a caller that looks for a name in many modules: `hash` is the name's. */
-void *gs_elf_symbol_hashed(const struct gs_module_ref *module, const char *name,
-                           uint32_t hash);
+/* The same, but no variable of the name: libraries have pointers named as the driver's
+ * functions. `hash` is the name's: the caller may look for it in many modules. */
+void *gs_elf_callable(const struct gs_module_ref *module, const char *name,
+                      uint32_t hash);
 uint32_t gs_elf_hash(const char *name);
 
 /* The program itself. Makes no calls. Errors: GS_ERR_NOT_FOUND */

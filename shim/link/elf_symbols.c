@@ -207,26 +207,31 @@ void gs_elf_functions_span(const struct gs_module_ref *module,
     }
 }
 
-void *gs_elf_symbol(const struct gs_module_ref *module, const char *name)
-{
-    return gs_elf_symbol_hashed(module, name, gs_elf_hash(name));
-}
-
-void *gs_elf_symbol_hashed(const struct gs_module_ref *module, const char *name,
-                           uint32_t hash)
+/* Finds the symbol, and its address; NULL: the module does not define it. */
+static const ElfW(Sym) * look_up(const struct gs_module_ref *module, const char *name,
+                                 uint32_t hash, void **address)
 {
     struct gs_elf_dynamic view;
-    if (!gs_elf_view_dynamic(module, &view)) {
-        return NULL;
+    const ElfW(Sym) *symbol =
+        gs_elf_view_dynamic(module, &view) ? find_symbol(&view, name, hash) : NULL;
+    *address = symbol ? (void *)(module->base + symbol->st_value) : NULL;
+    if (symbol && (symbol->st_info & 0xf) == STT_GNU_IFUNC) {
+        void *(*resolve)(void) = (void *(*)(void)) * address;
+        *address = resolve();
     }
-    const ElfW(Sym) *symbol = find_symbol(&view, name, hash);
-    if (!symbol) {
-        return NULL;
-    }
-    void *address = (void *)(module->base + symbol->st_value);
-    if ((symbol->st_info & 0xf) == STT_GNU_IFUNC) {
-        void *(*resolve)(void) = (void *(*)(void))address;
-        address = resolve();
-    }
+    return symbol;
+}
+
+void *gs_elf_symbol(const struct gs_module_ref *module, const char *name)
+{
+    void *address;
+    (void)look_up(module, name, gs_elf_hash(name), &address);
     return address;
+}
+
+void *gs_elf_callable(const struct gs_module_ref *module, const char *name, uint32_t hash)
+{
+    void *address;
+    const ElfW(Sym) *symbol = look_up(module, name, hash, &address);
+    return symbol && (symbol->st_info & 0xf) != STT_OBJECT ? address : NULL;
 }

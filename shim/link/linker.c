@@ -100,11 +100,28 @@ gs_dlsym_fn *gs_linker_dlsym(void)
     return found;
 }
 
+/* Returns true if the address is a variable of that name: a library's pointer to one of
+ * the driver's functions. Out: *module  the library */
+static bool is_variable(const char *name, const void *found, struct gs_module_ref *module)
+{
+    uintptr_t begin, end;
+    if (name[0] != 'c' || name[1] != 'u' || gs_elf_module_of(found, module) != GS_OK) {
+        return false;
+    }
+    gs_elf_variable(module, name, &begin, &end);
+    return begin == (uintptr_t)found;
+}
+
 /* Another tool's dlsym would search after itself. */
 void *gs_linker_next(const char *name)
 {
     gs_dlsym_fn *find = gs_linker_libc_dlsym();
-    return find ? find(RTLD_NEXT, name) : NULL;
+    void *found = find ? find(RTLD_NEXT, name) : NULL;
+    struct gs_module_ref module;
+    while (found && is_variable(name, found, &module)) {
+        found = gs_elf_symbol_after(&module, name);
+    }
+    return found;
 }
 
 bool gs_linker_in_front(const char *name, struct gs_module_ref *out)

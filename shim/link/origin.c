@@ -9,11 +9,15 @@
 #include "shim/link/hook_rows.h"
 #include "shim/link/linker.h"
 
+static bool defines(const struct gs_module_ref *module, const char *name)
+{
+    return gs_elf_callable(module, name, gs_elf_hash(name)) != NULL;
+}
+
 bool gs_real_is_driver(const struct gs_module_ref *module)
 {
-    return gs_elf_symbol(module, "cuInit") &&
-           gs_elf_symbol(module, "cuDriverGetVersion") &&
-           gs_elf_symbol(module, "cuCtxGetCurrent") && !gs_linker_is_own(module) &&
+    return defines(module, "cuInit") && defines(module, "cuDriverGetVersion") &&
+           defines(module, "cuCtxGetCurrent") && !gs_linker_is_own(module) &&
            !gs_linker_is_copy(module);
 }
 

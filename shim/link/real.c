@@ -124,7 +124,7 @@ static void *resolve(const struct gs_origin *origin, const char *symbol)
     uint32_t hash = gs_elf_hash(symbol);
     void *found = origin->by_scope ? gs_definers_next(definers, symbol, hash) : NULL;
     if (!found && origin->module.dynamic) {
-        found = gs_elf_symbol_hashed(&origin->module, symbol, hash);
+        found = gs_elf_callable(&origin->module, symbol, hash);
     }
     for (size_t i = 0; found && i < definers->count; i++) {
         if (lies_in(&definers->modules[i], found)) {

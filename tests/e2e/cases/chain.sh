@@ -414,3 +414,49 @@ next_deeper_case() {
 for tree in below sibling; do
   add_case "chain the next definition, $tree" next_deeper_case $tree
 done
+
+# ---- What is in a process besides ------------------------------------------------------
+
+# A module's own variables are what it writes to, not the library's functions of the same name.
+wrangler_case() {
+  local way=$1
+
+  compile libwrangler.so wrangler.c -shared -fPIC -O2
+  compile linked wrangler.c -DMAIN -L. -lwrangler -Wl,-rpath,"$PWD"
+  compile opened wrangler.c -DMAIN -DOPENED
+  same_with -- "./$way"
+  expect_text native.out '^0$'
+  expect_text shim.err 'leaked in 1 allocation'
+}
+for way in linked opened; do
+  add_case "chain variables named as the driver's functions, $way" wrangler_case "$way"
+done
+
+# No walk goes on by frame information that libgcc ends the process for.
+frameless_case() {
+  [[ $(uname -m) == x86_64 ]] || skip "x86-64, for which the program makes code"
+  compile frameless frameless.c -L"$build/sim" -lcudart
+  same_with GPUSHIM_STACK="$1" -- ./frameless
+  expect_text native.out '^0 0$'
+}
+for unwinder in auto cfi unwind; do
+  add_case "chain code whose frames cannot be unwound, $unwinder" frameless_case "$unwinder"
+done
+
+# A sanitizer in front starts when the library registers what runs at exit, and looks up what it stands for.
+sanitizer_in_front_case() {
+  local runtime
+
+  need gcc
+  runtime=$(gcc -print-file-name="lib$1.so")
+  [[ $runtime == /* ]] || skip "lib$1.so"
+  run_in native LD_PRELOAD="$runtime" -- timeout 20 "$apps/leaky_shared"
+  [[ $(<native.status) == 0 ]] || skip "a kernel on which lib$1.so starts"
+  run_in shim LD_PRELOAD="$runtime:$shim" -- timeout 20 "$apps/leaky_shared"
+  expect_status shim 0
+  cmp native.out shim.out || fail "another output"
+  expect_leaks shim.err "$sources/tests/apps/leaky.c"
+}
+for runtime in asan tsan ubsan; do
+  add_case "chain lib$runtime in front" sanitizer_in_front_case "$runtime"
+done
