@@ -32,7 +32,8 @@ void gs_cuda_start_record(enum gs_cuda_stage stage, const char *call, CUresult r
     }
     int now = __atomic_load_n(&reached, __ATOMIC_RELAXED);
     int was = __atomic_load_n(&failed_at, __ATOMIC_RELAXED);
-    if (now >= (int)stage || was == FAILURE_WRITTEN || was > now ||
+    if (now >= (int)stage || was == FAILURE_WRITTEN ||
+        (was > now && (int)stage >= was) || /* the earlier stage explains it */
         !__atomic_compare_exchange_n(&failed_at, &was, FAILURE_WRITTEN, false,
                                      __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
         return;

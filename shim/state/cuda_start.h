@@ -19,8 +19,9 @@ void gs_cuda_start_record(enum gs_cuda_stage stage, const char *call, CUresult r
 /* Records that the CUDA runtime got one of the driver's tables, after which an earlier
  * failure is irrelevant: older drivers lack some tables, and the runtime goes on. */
 void gs_cuda_start_goes_on(void);
-/* "cuInit returned 100 (CUDA_ERROR_NO_DEVICE)": the first failure since the stage that
- * was reached last; "" if there is none. Static storage. */
+/* "cuInit returned 100 (CUDA_ERROR_NO_DEVICE)": of the failures since the stage that was
+ * reached last, the first one on the way to the next stage; "" if there is none. Static
+ * storage. */
 const char *gs_cuda_start_failure(void);
 /* In a forked child. */
 void gs_cuda_start_reset(void);
