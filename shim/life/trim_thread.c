@@ -290,7 +290,7 @@ static void *trim_thread_body(void *unused)
                   : next_ns == nap_ns    ? LEAST_NAP_NS
                   : 2 * next_ns < nap_ns ? 2 * next_ns
                                          : nap_ns - 1;
-    } while (!may_end(state));
+    } while (!gs_own_threads_remain() && !may_end(state));
     gs_group_offer(false);
     if (__atomic_load_n(&gs_trim_thread_settled, __ATOMIC_SEQ_CST)) {
         gs_group_offer(true); /* another thread has started in the meantime */

@@ -42,8 +42,15 @@ static void *run(void *argument)
     return NULL;
 }
 
+/* A child that shares the memory (clone with CLONE_VM) has no threads of ours: they would
+ * outlive it, in a process that its parent waits for. */
+static pid_t process; /* of the library's start; 0: it has not started */
+
 static struct slot *claim(void)
 {
+    if (process != 0 && (pid_t)syscall(SYS_getpid) != process) {
+        return NULL;
+    }
     for (size_t i = 0; i < MOST; i++) {
         if (!__atomic_exchange_n(&slots[i].taken, true, __ATOMIC_ACQ_REL)) {
             return &slots[i];
@@ -125,4 +132,10 @@ bool gs_own_threads_remain(void)
 void gs_own_thread_reset(void)
 {
     memset(slots, 0, sizeof(slots));
+    process = 0;
+}
+
+void gs_own_thread_begin(void)
+{
+    process = (pid_t)syscall(SYS_getpid);
 }

@@ -26,6 +26,8 @@ bool gs_own_thread_is(pid_t number);
  * library's that waits must end now, or the process never does. */
 bool gs_own_threads_remain(void);
 
+/* At the start of the library: from then on only this process gets threads. */
+void gs_own_thread_begin(void);
 /* In a forked child: there are none. */
 void gs_own_thread_reset(void);
 

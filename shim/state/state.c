@@ -40,6 +40,7 @@ static void hold_signals(sigset_t *was)
 static struct gs_state *start(void)
 {
     sigset_t was;
+    int saved_errno = errno;
     if (gs_thread.starting) {
         return NULL;
     }
@@ -60,6 +61,7 @@ static struct gs_state *start(void)
     gs_thread.starting = false;
     gs_uncancelled_end(before);
     (void)pthread_sigmask(SIG_SETMASK, &was, NULL);
+    errno = saved_errno;
     return state;
 }
 

@@ -64,9 +64,35 @@ static bool any_thread(bool (*find)(const char *id))
     return found;
 }
 
+/* Whether nobody may answer where a signal stops this process: PTRACE_TRACEME, by which
+ * programs keep debuggers away, makes the parent the tracer, and it knows nothing of it.
+ * A child's end is such a signal. */
+static bool is_traced_unawares(void)
+{
+    static const char *const tracers[] = {"gdb",    "cuda-gdb",   "lldb", "strace",
+                                          "ltrace", "perf",       "rr",   "uftrace",
+                                          "nsys",   "fakechroot", "proot"};
+    char path[48], text[1536];
+    (void)gs_read_text("/proc/self/status", text, sizeof(text));
+    const char *at = strstr(text, "\nTracerPid:");
+    long tracer = at != NULL ? strtol(at + strlen("\nTracerPid:"), NULL, 10) : 0;
+
+    if (tracer <= 0 || tracer != (long)getppid()) {
+        return false;
+    }
+    snprintf(path, sizeof(path), "/proc/%ld/comm", tracer);
+    (void)gs_read_text(path, text, sizeof(text));
+    for (size_t i = 0; i < GS_ARRAY_LEN(tracers); i++) {
+        if (strncmp(text, tracers[i], strlen(tracers[i])) == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 bool gs_child_waits(void)
 {
-    return any_thread(thread_waits);
+    return any_thread(thread_waits) || is_traced_unawares();
 }
 
 static bool has_handler(void)

@@ -460,3 +460,14 @@ sanitizer_in_front_case() {
 for runtime in asan tsan ubsan; do
   add_case "chain lib$runtime in front" sanitizer_in_front_case "$runtime"
 done
+
+# What was found to hang, and an errno that was lost. A state file makes the start set errno.
+chain_ends_case() {
+  compile ends ends.c -L"$build/sim" -lcudart -lcuda
+  same_with GPUSHIM_STATE_FILE="$PWD/state" -- timeout -s KILL 20 ./ends "$1"
+  expect_status native 0
+  [[ $1 == errno ]] || expect_text shim.err 'SUMMARY: gpushim: 0 errors, 1000 B leaked in 1 allocation'
+}
+for how in traced shared errno; do
+  add_case "chain ends: $how" chain_ends_case "$how"
+done
