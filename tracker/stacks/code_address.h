@@ -23,4 +23,9 @@ static inline uintptr_t gs_code_address(uintptr_t saved)
 #endif
 }
 
+/* Returns true if an instruction that calls ends at the address, as before any return
+ * address; true also where the memory cannot be read for another reason than that there
+ * is none. A coroutine's first frame returns to whatever its stack had (greenlet). */
+bool gs_code_follows_call(uintptr_t address);
+
 #endif

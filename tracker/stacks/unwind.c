@@ -120,8 +120,14 @@ static bool load_gcc(void)
     return true;
 }
 
-/* Returns true if libgcc would abort on its way from this frame to the next one. */
-static bool gcc_aborts_after(uintptr_t address)
+/* A frame's address in no module: code made at run time, or no code at all. */
+enum unknown_code {
+    CODE_GOES_ON,
+    CODE_ENDS, /* libgcc would abort on its way from this frame to the next one */
+    CODE_IS_NONE
+};
+
+static enum unknown_code judge_code(uintptr_t address)
 {
     gcc_find_fde *find = atomic_load_explicit(&gcc_fde, memory_order_relaxed);
     struct gs_loaded_object object;
@@ -129,16 +135,20 @@ static bool gcc_aborts_after(uintptr_t address)
     const uint8_t *fde;
 
     if (find == NULL || gs_loaded_object(address - 1, &object)) {
-        return false;
+        return CODE_GOES_ON;
     }
     fde = find((void *)(address - 1), &bases);
-    return fde != NULL && gs_cfi_lacks_frame(fde, address - 1);
+    if (fde == NULL) {
+        return gs_code_follows_call(address) ? CODE_GOES_ON : CODE_IS_NONE;
+    }
+    return gs_cfi_lacks_frame(fde, address - 1) ? CODE_ENDS : CODE_GOES_ON;
 }
 
 /* _Unwind_Trace_Fn: 0 goes on; anything else (5: end of stack) stops. */
 static int gcc_one_frame(void *context, void *arg)
 {
     struct gcc_walk_state *state = arg;
+    enum unknown_code code;
     uintptr_t address =
         gs_code_address(atomic_load_explicit(&gcc_ip, memory_order_relaxed)(context));
 
@@ -149,8 +159,10 @@ static int gcc_one_frame(void *context, void *arg)
         state->full = true;
         return 5;
     }
-    state->frames[state->count++] = address;
-    return gcc_aborts_after(address) ? 5 : 0;
+    state->frames[state->count] = address;
+    code = judge_code(address);
+    state->count += code != CODE_IS_NONE;
+    return code == CODE_GOES_ON ? 0 : 5;
 }
 
 static __attribute__((noinline)) unsigned walk_gcc(uintptr_t *frames, unsigned max,
@@ -174,8 +186,12 @@ walk_foreign(uintptr_t *frames, unsigned max, enum gs_walk_end *end, unsigned co
     if (atomic_load_explicit(&gcc_walk, memory_order_relaxed) != NULL) {
         return walk_gcc(frames, max, end);
     }
+    struct gs_loaded_object object;
     *end = GS_WALK_STOPPED;
-    return count;
+    return count > 1 && !gs_loaded_object(frames[count - 1] - 1, &object) &&
+                   !gs_code_follows_call(frames[count - 1])
+               ? count - 1
+               : count;
 }
 
 static __attribute__((noinline)) unsigned walk_cfi(uintptr_t *frames, unsigned max,

@@ -438,6 +438,9 @@ frameless_case() {
   compile frameless frameless.c -L"$build/sim" -lcudart
   same_with GPUSHIM_STACK="$1" -- ./frameless
   expect_text native.out '^0 0$'
+  # One line is one call site, whatever its stack begins with.
+  same_with GPUSHIM_STACK="$1" -- ./frameless coroutine
+  expect_text shim.err 'SUMMARY: gpushim: 0 errors, .* leaked in 10 allocations, 1 call site$'
 }
 for unwinder in auto cfi unwind; do
   add_case "chain code whose frames cannot be unwound, $unwinder" frameless_case "$unwinder"
