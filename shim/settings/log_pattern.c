@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "gs_date.h"
 #include "shim/settings/log.h"
 #include "shim/settings/start_folder.h"
 #include "tracker/host_memory.h"
@@ -91,28 +92,18 @@ static void name_put_number(struct name_buffer *name, uint64_t value, unsigned w
     }
 }
 
-/*
- * 20240131T235959Z. Computed here, since gmtime_r takes the lock of the time zone data.
- * The calendar repeats every 400 years of 146097 days; years are counted from March, so
- * that the leap day is a year's last.
- */
+/* 20240131T235959Z */
 static void name_put_time(struct name_buffer *name, int64_t seconds)
 {
-    uint64_t rest = (uint64_t)seconds % 86400;
-    uint64_t days = (uint64_t)seconds / 86400 + 719468; /* since 0000-03-01 */
-    uint64_t era = days / 146097;
-    uint64_t day = days % 146097;
-    uint64_t year = (day - day / 1460 + day / 36524 - day / 146096) / 365;
-    uint64_t year_day = day - (365 * year + year / 4 - year / 100);
-    uint64_t month = (5 * year_day + 2) / 153; /* 0 is March */
+    struct gs_date date = gs_date_of(seconds);
 
-    name_put_number(name, era * 400 + year + (month >= 10), 4);
-    name_put_number(name, month < 10 ? month + 3 : month - 9, 2);
-    name_put_number(name, year_day - (153 * month + 2) / 5 + 1, 2);
+    name_put_number(name, date.year, 4);
+    name_put_number(name, date.month, 2);
+    name_put_number(name, date.day, 2);
     name_put(name, 'T');
-    name_put_number(name, rest / 3600, 2);
-    name_put_number(name, rest / 60 % 60, 2);
-    name_put_number(name, rest % 60, 2);
+    name_put_number(name, date.hour, 2);
+    name_put_number(name, date.minute, 2);
+    name_put_number(name, date.second, 2);
     name_put(name, 'Z');
 }
 

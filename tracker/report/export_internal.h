@@ -79,6 +79,8 @@ const char *gs_export_call_of(const struct gs_export *export,
 const char *gs_export_kind(unsigned kind);
 /* Returns true for host memory, whose device has no meaning. */
 bool gs_export_on_host(unsigned kind, int device);
+/* The exit status of the process, before GPUSHIM_ERROR_EXITCODE. False: it has none. */
+bool gs_export_exit_status(const struct gs_export *export, uint64_t *status);
 /* The build id as hexadecimal digits; "": none. */
 #define GS_BUILD_ID_TEXT (2 * sizeof((struct gs_module *)0)->build_id + 1)
 const char *gs_export_build_id(const struct gs_module *module,

@@ -416,6 +416,10 @@ static inline bool gs_report_is_live(const struct gs_report_config *config)
 /* The fate of live memory in a killed program: "live when killed by SIGABRT (rank 3)".
  * Returns `out`. */
 const char *gs_report_killed_fate(const struct gs_report_config *config, char out[64]);
+/* The fate of a leak, or of live memory: "live at exit", "lost with its context", or what
+ * a scan found. Returns `out` or a constant. */
+const char *gs_report_fate(const struct gs_report_config *config,
+                           const struct gs_group *group, char out[160]);
 
 /* Prints the frames, one per line; report_stack.c. */
 void gs_report_stack(const struct gs_report_writer *writer,

@@ -126,25 +126,11 @@ static void put_code(const struct gs_export *export, struct gs_json *json)
 
 /* ---- the process ------------------------------------------------------------------ */
 
-/* Writes the exit status, which only "exit 3", "_exit 3", "quick_exit 3" have. */
-static void put_exit_status(struct gs_json *json, const char *ending)
-{
-    static const char *const ways[] = {"exit ", "_exit ", "quick_exit "};
-
-    gs_json_key(json, "exit_status");
-    for (size_t i = 0; ending && i < GS_ARRAY_LEN(ways); i++) {
-        size_t length = strlen(ways[i]);
-        if (strncmp(ending, ways[i], length) == 0) {
-            gs_json_number(json, strtoull(ending + length, NULL, 10));
-            return;
-        }
-    }
-    gs_json_null(json);
-}
-
 static void put_process(const struct gs_export *export, struct gs_json *json)
 {
     const struct gs_report_config *config = export->config;
+    uint64_t status = 0;
+    bool has_status = gs_export_exit_status(export, &status);
 
     gs_json_member_open(json, "process", '{');
     gs_json_member(json, "pid", (uint64_t)config->pid);
@@ -164,7 +150,7 @@ static void put_process(const struct gs_export *export, struct gs_json *json)
     if (config->killed_by) {
         gs_json_member_text(json, "killed_by", config->killed_by);
     }
-    put_exit_status(json, config->ending);
+    gs_json_member_or_null(json, "exit_status", has_status, status);
     if (config->uncounted && config->uncounted[0]) {
         gs_json_member_text(json, "uncounted", config->uncounted);
     }

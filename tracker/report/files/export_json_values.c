@@ -7,12 +7,17 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Members below this depth begin no line. */
 #define LINES_DEPTH 2
+
+/* Members below this depth begin no line. */
+static unsigned lines_of(const struct gs_json *json)
+{
+    return json->lines ? json->lines : LINES_DEPTH;
+}
 
 static void put_line(struct gs_json *json)
 {
-    static const char indent[] = "\n    ";
+    static const char indent[] = "\n        ";
 
     gs_out_bytes(&json->out, indent, 1 + 2 * (size_t)json->depth);
 }
@@ -25,10 +30,10 @@ static void put_separator(struct gs_json *json)
         return;
     }
     if (json->begun) {
-        gs_out_text(&json->out, json->depth > LINES_DEPTH ? ", " : ",");
+        gs_out_text(&json->out, json->depth > lines_of(json) ? ", " : ",");
     }
     json->begun = true;
-    if (json->depth > 0 && json->depth <= LINES_DEPTH) {
+    if (json->depth > 0 && json->depth <= lines_of(json)) {
         put_line(json);
     }
 }
@@ -44,7 +49,7 @@ void gs_json_open(struct gs_json *json, char bracket)
 void gs_json_close(struct gs_json *json, char bracket)
 {
     json->depth--;
-    if (json->begun && json->depth < LINES_DEPTH) {
+    if (json->begun && json->depth < lines_of(json)) {
         put_line(json);
     }
     gs_out_char(&json->out, bracket);

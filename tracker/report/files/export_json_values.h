@@ -1,8 +1,9 @@
 /*
  * export_json_values.h - JSON's syntax: values, commas, escapes, lines.
  *
- * Members of the outermost object, and their members, begin a line each. Deeper members
- * stay on one line, so that a file of thousands of call sites can be read and compared.
+ * Members down to a depth begin a line each: by default those of the outermost object,
+ * and their members. Deeper members stay on one line, so that a file of thousands of call
+ * sites can be read and compared.
  *
  * Owns: nothing.   Lock: none, one thread writes.
  */
@@ -14,8 +15,9 @@
 struct gs_json {
     struct gs_export_out out;
     unsigned depth;
-    bool begun; /* the innermost object or array is not empty */
-    bool named; /* a key was written, its value is due */
+    unsigned lines; /* the depth to which members begin a line, at most 4; 0: 2 */
+    bool begun;     /* the innermost object or array is not empty */
+    bool named;     /* a key was written, its value is due */
 };
 
 /* '{' or '[', and its end. */

@@ -373,6 +373,16 @@ void gs_report_call_site(const struct gs_report_writer *writer,
     gs_report_blank(writer);
 }
 
+const char *gs_report_fate(const struct gs_report_config *config,
+                           const struct gs_group *group, char out[160])
+{
+    if (!group->lost && config->running) {
+        return "live";
+    }
+    return !group->lost && config->killed ? gs_report_killed_fate(config, out)
+                                          : gs_scan_fate(group, out);
+}
+
 static void write_leak(const struct gs_report_writer *writer, size_t number,
                        const struct gs_group *group)
 {
@@ -398,12 +408,7 @@ static void write_leak(const struct gs_report_writer *writer, size_t number,
         gs_text_add(writer->text, ", by %s sampled", gs_text_count(group->count, count));
     }
     gs_text_add(writer->text, "\n");
-    gs_report_call_site(writer, group,
-                        group->lost               ? gs_scan_fate(group, fate)
-                        : writer->config->running ? "live"
-                        : writer->config->killed
-                            ? gs_report_killed_fate(writer->config, fate)
-                            : gs_scan_fate(group, fate));
+    gs_report_call_site(writer, group, gs_report_fate(writer->config, group, fate));
 }
 
 /* Prints memory that the program page-locked and has not unlocked: no leak. */

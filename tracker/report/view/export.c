@@ -281,6 +281,21 @@ bool gs_export_on_host(unsigned kind, int device)
     return device < 0 || row == GS_ROW_PINNED || row == GS_ROW_REGISTERED;
 }
 
+bool gs_export_exit_status(const struct gs_export *export, uint64_t *status)
+{
+    static const char ways[][12] = {"exit ", "_exit ", "quick_exit "};
+    const char *ending = export->config->ending;
+
+    for (size_t i = 0; ending && i < GS_ARRAY_LEN(ways); i++) {
+        size_t length = strlen(ways[i]);
+        if (strncmp(ending, ways[i], length) == 0) {
+            *status = strtoull(ending + length, NULL, 10);
+            return true;
+        }
+    }
+    return false;
+}
+
 uint64_t gs_export_offset(const struct gs_symbol_request *location)
 {
     if (location->result.offset != 0) {
