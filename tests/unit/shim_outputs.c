@@ -58,9 +58,11 @@ Test(outputs, an_unknown_word_is_told, .init = cr_redirect_stderr)
     expect_chosen("jsn,pprof,json\x01x", true, true);
     cr_assert_stderr_eq_str(
         "gpushim: GPUSHIM_OUTPUT: \"jsn\" is no format (json, pprof, collapsed, "
-        "collapsed-peak, collapsed-total, csv, prometheus, openmetrics); left out\n"
+        "collapsed-peak, collapsed-total, csv, prometheus, openmetrics, junit, sarif); "
+        "left out\n"
         "gpushim: GPUSHIM_OUTPUT: \"json\\x01x\" is no format (json, pprof, collapsed, "
-        "collapsed-peak, collapsed-total, csv, prometheus, openmetrics); left out\n");
+        "collapsed-peak, collapsed-total, csv, prometheus, openmetrics, junit, sarif); "
+        "left out\n");
 }
 
 Test(outputs, without_tracking_nothing_can_be_written, .init = cr_redirect_stderr)

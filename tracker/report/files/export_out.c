@@ -4,7 +4,10 @@
  */
 #include "tracker/report/files/export_out.h"
 
+#include <stdio.h>
 #include <string.h>
+
+#include "gs_date.h"
 
 void gs_out_begin(struct gs_export_out *out, const struct gs_export_sink *sink)
 {
@@ -82,6 +85,15 @@ void gs_out_hex(struct gs_export_out *out, uint64_t value)
     *--begin = 'x';
     *--begin = '0';
     gs_out_bytes(out, begin, (size_t)(end - begin));
+}
+
+const char *gs_out_time(uint64_t unix_ms, char out[32])
+{
+    struct gs_date date = gs_date_of((int64_t)(unix_ms / 1000));
+
+    snprintf(out, 32, "%04u-%02u-%02uT%02u:%02u:%02u", date.year % 10000, date.month,
+             date.day, date.hour, date.minute, date.second);
+    return out;
 }
 
 struct gs_utf8 gs_utf8_take(const char **text)

@@ -25,6 +25,9 @@ void gs_out_char(struct gs_export_out *out, char c);
 void gs_out_number(struct gs_export_out *out, uint64_t value);
 void gs_out_hex(struct gs_export_out *out, uint64_t value); /* "0x1f" */
 
+/* "2026-01-31T23:59:59", in UTC. Returns `out`. */
+const char *gs_out_time(uint64_t unix_ms, char out[32]);
+
 /* A character of a text, or U+FFFD in place of a byte that is not UTF-8. */
 struct gs_utf8 {
     const char *bytes;

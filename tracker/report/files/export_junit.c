@@ -1,0 +1,282 @@
+/*
+ * export_junit.c - the report as JUnit's XML, for continuous integration: a test suite of
+ * a process, and in it a test case of each call site that leaks and of each error.
+ *
+ * Elements and attributes are those that the schemas of Jenkins and of Ant have in
+ * common. A finding that is excused, or whose memory is live, is skipped; without leaks,
+ * or without errors, a test case says so.
+ *
+ * Owns: nothing.   Lock: none.   Design: docs/outputs.md
+ */
+#include "tracker/report/files/findings.h"
+
+#include <stdio.h>
+
+struct junit {
+    const struct gs_export *export;
+    struct gs_export_out out;
+    struct gs_text text; /* of an attribute or a body, before it is escaped */
+    bool failed;         /* out of memory */
+};
+
+/* Outcomes of test cases. */
+struct tally {
+    unsigned tests, failures, skipped;
+};
+
+/* ---- XML -------------------------------------------------------------------------- */
+
+/* Writes text as XML 1.0 allows it: control characters, of which a body keeps line feeds,
+ * and noncharacters become question marks. */
+static void put_escaped(struct gs_export_out *out, const char *text, bool body)
+{
+    while (*text) {
+        struct gs_utf8 c = gs_utf8_take(&text);
+        unsigned value = gs_utf8_value(c.bytes, c.length);
+
+        if (body && value == '\n') {
+            gs_out_char(out, '\n');
+        } else if (gs_is_control(c.bytes, c.length) || value == 0xfffe ||
+                   value == 0xffff) {
+            gs_out_char(out, '?');
+        } else if (value == '&') {
+            gs_out_text(out, "&amp;");
+        } else if (value == '<') {
+            gs_out_text(out, "&lt;");
+        } else if (value == '>') { /* "]]>" may not be in a text */
+            gs_out_text(out, "&gt;");
+        } else if (value == '"') {
+            gs_out_text(out, "&quot;");
+        } else {
+            gs_out_bytes(out, c.bytes, c.length);
+        }
+    }
+}
+
+static void put_attribute(struct junit *junit, const char *name, const char *value)
+{
+    gs_out_char(&junit->out, ' ');
+    gs_out_text(&junit->out, name);
+    gs_out_text(&junit->out, "=\"");
+    put_escaped(&junit->out, value, false);
+    gs_out_char(&junit->out, '"');
+}
+
+static void put_count(struct junit *junit, const char *name, uint64_t value)
+{
+    gs_out_char(&junit->out, ' ');
+    gs_out_text(&junit->out, name);
+    gs_out_text(&junit->out, "=\"");
+    gs_out_number(&junit->out, value);
+    gs_out_char(&junit->out, '"');
+}
+
+/* The text that was gathered, which ends. */
+static const char *take_text(struct junit *junit)
+{
+    const char *text = junit->text.length > 0 ? junit->text.data : "";
+
+    junit->failed = junit->failed || junit->text.truncated;
+    junit->text.length = 0;
+    return text;
+}
+
+/* ---- the suite -------------------------------------------------------------------- */
+
+static void put_property(struct junit *junit, const char *name, const char *value)
+{
+    if (!value || !value[0]) {
+        return;
+    }
+    gs_out_text(&junit->out, "      <property");
+    put_attribute(junit, "name", name);
+    put_attribute(junit, "value", value);
+    gs_out_text(&junit->out, "/>\n");
+}
+
+static void put_number(struct junit *junit, const char *name, uint64_t value)
+{
+    char digits[24];
+
+    snprintf(digits, sizeof(digits), "%llu", (unsigned long long)value);
+    put_property(junit, name, digits);
+}
+
+static void put_properties(struct junit *junit)
+{
+    const struct gs_report_config *config = junit->export->config;
+    const struct gs_report_summary *summary = junit->export->summary;
+    struct gs_tracker_totals sum;
+    uint64_t status;
+
+    gs_tracker_sum_totals(junit->export->tracker, &sum);
+    gs_out_text(&junit->out, "    <properties>\n");
+    put_property(junit, "gpushim", config->version);
+    put_property(junit, "command", config->command);
+    put_property(junit, "program", junit->export->job->program);
+    put_number(junit, "pid", (uint64_t)config->pid);
+    put_property(junit, "host", config->host);
+    if (config->rank >= 0) {
+        put_number(junit, "rank", (uint64_t)config->rank);
+    }
+    put_property(junit, "ending", config->ending);
+    if (gs_export_exit_status(junit->export, &status)) {
+        put_number(junit, "exit_status", status);
+    }
+    put_number(junit, "errors", summary->errors);
+    put_number(junit, "leaked_bytes", summary->leaked_bytes);
+    put_number(junit, "leaked_count", summary->leaked_count);
+    put_number(junit, "call_sites", summary->leak_groups);
+    put_number(junit, "peak_bytes", sum.peak_bytes);
+    put_number(junit, "allocs", sum.allocs);
+    gs_out_text(&junit->out, "    </properties>\n");
+}
+
+static void put_suite(struct junit *junit, const struct tally *tally)
+{
+    const struct gs_export *export = junit->export;
+    uint64_t ms = export->source->now_ns / 1000000, end_ms = export->job->end_unix_ms;
+    const char *host = export->config->host;
+    char text[32];
+
+    gs_out_text(&junit->out, "  <testsuite");
+    put_attribute(junit, "name",
+                  export->config->command ? export->config->command : "gpushim");
+    put_attribute(junit, "timestamp", gs_out_time(end_ms > ms ? end_ms - ms : 0, text));
+    put_attribute(junit, "hostname", host && host[0] ? host : "localhost");
+    put_count(junit, "tests", tally->tests);
+    put_count(junit, "failures", tally->failures);
+    put_count(junit, "errors", 0);
+    put_count(junit, "skipped", tally->skipped);
+    snprintf(text, sizeof(text), "%llu.%03u", (unsigned long long)(ms / 1000),
+             (unsigned)(ms % 1000));
+    put_attribute(junit, "time", text);
+    put_attribute(junit, "id", "0");
+    put_attribute(junit, "package", "gpushim");
+    gs_out_text(&junit->out, ">\n");
+}
+
+/* ---- test cases ------------------------------------------------------------------- */
+
+static void open_case(struct junit *junit, const char *class, const char *name)
+{
+    gs_out_text(&junit->out, "    <testcase");
+    put_attribute(junit, "classname", class);
+    put_attribute(junit, "name", name);
+    put_attribute(junit, "time", "0");
+}
+
+/* Writes the calls of a finding, each with its stack. */
+static void put_body(struct junit *junit, const struct gs_finding *finding)
+{
+    struct gs_finding_call calls[GS_FINDING_CALLS];
+    unsigned count = gs_finding_calls(finding, calls);
+
+    if (finding->group) {
+        gs_finding_excuse(junit->export, finding, &junit->text);
+        gs_text_add(&junit->text, "\n");
+    }
+    for (unsigned i = 0; i < count; i++) {
+        gs_text_add(&junit->text, "  %s\n", calls[i].what);
+        gs_finding_stack(junit->export, calls[i].stack, &junit->text);
+    }
+    put_escaped(&junit->out, take_text(junit), true);
+}
+
+static void put_finding(struct junit *junit, const struct gs_finding *finding)
+{
+    bool fault = finding->verdict == GS_FINDING_FAULT;
+
+    gs_finding_title(junit->export, finding, &junit->text);
+    gs_finding_where(junit->export, finding, &junit->text);
+    const char *title = take_text(junit);
+    open_case(junit, gs_finding_owner(junit->export, finding), title);
+    gs_out_text(&junit->out, fault ? ">\n      <failure" : ">\n      <skipped");
+    if (fault) {
+        put_attribute(junit, "type", gs_finding_rules[finding->rule].id);
+        put_attribute(junit, "message", title);
+        gs_out_char(&junit->out, '>');
+        put_body(junit, finding);
+        gs_out_text(&junit->out, "</failure>\n");
+    } else {
+        gs_finding_excuse(junit->export, finding, &junit->text);
+        put_attribute(junit, "message", take_text(junit));
+        gs_out_text(&junit->out, "/>\n");
+    }
+    gs_out_text(&junit->out, "    </testcase>\n");
+}
+
+/* Writes what was looked for and not found. */
+static void put_nothing(struct junit *junit, const char *name)
+{
+    open_case(junit, "gpushim", name);
+    if (!junit->export->summary->no_start) {
+        gs_out_text(&junit->out, "/>\n");
+        return;
+    }
+    gs_text_add(&junit->text, "nothing recorded: CUDA did not start: ");
+    gs_text_add_foreign(&junit->text, junit->export->config->no_start);
+    gs_out_text(&junit->out, ">\n      <skipped");
+    put_attribute(junit, "message", take_text(junit));
+    gs_out_text(&junit->out, "/>\n    </testcase>\n");
+}
+
+/* Returns whether no finding is a fault, or may become one; `leaks`: else errors. */
+static bool has_none(const struct gs_findings *findings, bool leaks)
+{
+    for (size_t i = 0; i < findings->count; i++) {
+        const struct gs_finding *finding = &findings->items[i];
+        if (finding->verdict != GS_FINDING_EXCUSED &&
+            (finding->rule == GS_FINDING_LEAK) == leaks) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void put_cases(struct junit *junit, const struct gs_findings *findings)
+{
+    bool no_leaks = has_none(findings, true), no_errors = has_none(findings, false);
+    unsigned nothing = (unsigned)no_leaks + (unsigned)no_errors;
+    struct tally tally = {.tests = (unsigned)findings->count + nothing,
+                          .skipped = junit->export->summary->no_start ? nothing : 0};
+
+    for (size_t i = 0; i < findings->count; i++) {
+        bool fault = findings->items[i].verdict == GS_FINDING_FAULT;
+        tally.failures += fault;
+        tally.skipped += !fault;
+    }
+    put_suite(junit, &tally);
+    put_properties(junit);
+    for (size_t i = 0; i < findings->count; i++) {
+        put_finding(junit, &findings->items[i]);
+    }
+    if (no_errors) {
+        put_nothing(junit, "no errors");
+    }
+    if (no_leaks) {
+        put_nothing(junit, "no leaks");
+    }
+    gs_out_text(&junit->out, "    <system-out/>\n    <system-err/>\n  </testsuite>\n");
+}
+
+enum gs_status gs_export_write_junit(const struct gs_export *export,
+                                     const struct gs_export_sink *sink)
+{
+    struct junit junit = {.export = export};
+    struct gs_findings findings;
+    enum gs_status status = gs_findings_gather(export, &findings);
+
+    if (status != GS_OK) {
+        return status;
+    }
+    gs_out_begin(&junit.out, sink);
+    gs_out_text(&junit.out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+                            "<testsuites name=\"gpushim\">\n");
+    put_cases(&junit, &findings);
+    gs_out_text(&junit.out, "</testsuites>\n");
+    status = gs_out_end(&junit.out);
+    gs_findings_free(&findings);
+    gs_text_free(&junit.text);
+    return junit.failed ? GS_ERR_HOST_NOMEM : status;
+}
