@@ -149,7 +149,7 @@ control_export_case() {
   need python3
   control_start program -- "$apps/asked_$1" "$PWD/over"
   first=$pid
-  for format in json pprof collapsed collapsed-peak csv prometheus openmetrics; do
+  for format in json pprof collapsed collapsed-peak csv prometheus openmetrics junit sarif; do
     ask "$format" export "$pid" "$format"
     expect_status "$format" 0
     expect_quiet "$format"
@@ -173,6 +173,9 @@ control_export_case() {
   expect_text json.out '{"bytes": 1048576, "count": 1, '
   expect_text collapsed.out '^GPU 0;main;hold 1048576$'
   expect_text csv.out '^0,device,asked_.*,main;hold,1048576,1,'
+  expect_equal "live memory" "skipped|1.00 MiB" \
+    "$(python3 -S "$here/ci_files.py" cases junit.out | sed -nE 's/^([a-z]+)[|][^|]*[|](1.00 MiB) .* at hold .*[|]live$/\1|\2/p')"
+  expect_text sarif.out '"ruleId": "leak", "ruleIndex": 0, "level": "note", .*, at hold asked[.]c:[0-9]+ < main asked'
   for format in prometheus openmetrics; do
     python3 -S "$here/openmetrics.py" check "$format.out" || fail "$format"
     expect_text "$format.out" "^gpushim_live_bytes[{].*pid=\"$first\".* 1048576\$"
