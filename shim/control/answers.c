@@ -235,7 +235,7 @@ static void export_state(struct gs_state *state, struct gs_answer *out)
         return;
     }
     gs_statistics_keep_now(state);
-    out->memory = gs_state_file_bytes(&out->memory_bytes);
+    out->memory = gs_state_file_copy(&out->head, &out->memory_bytes);
     if (!out->memory) {
         gs_answer_refuse(out, "its data is not in one place: the address space of the "
                               "process is limited (ulimit -v)");

@@ -6,6 +6,7 @@
 #define GS_CONTROL_ANSWERS_H
 
 #include "shim/state/state.h"
+#include "tracker/statefile/state_memory.h"
 #include "tracker/report/text/text.h"
 
 /* Of every device, with every counter. */
@@ -17,8 +18,9 @@ struct gs_answer {
     bool cut;                           /* there was no room for all of it */
     const struct gs_line_server *lines; /* who asks finds lines; NULL: the process does */
     struct gs_text report;              /* in place of `text`, if it has any */
-    const void *memory;                 /* likewise, if not NULL: as it is when sent */
+    const void *memory; /* likewise, if not NULL: a state file, as it is when sent, */
     size_t memory_bytes;
+    struct gs_state_header head; /* with this beginning */
     size_t length;
     char text[GS_ANSWER_BYTES];
 };

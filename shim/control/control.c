@@ -105,6 +105,10 @@ static void write_answer(struct gs_control_box *box, const struct gs_answer *fro
     do {
         size_t length = left < sizeof(box->piece) ? left : sizeof(box->piece);
         memcpy(box->piece, text, length);
+        if (text == from->memory) {
+            static_assert(sizeof(from->head) <= sizeof(box->piece), "in the first piece");
+            memcpy(box->piece, &from->head, sizeof(from->head));
+        }
         box->length = (uint32_t)length;
         text += length;
         left -= length;

@@ -17,6 +17,7 @@
 void gs_trace_stacks_write(void)
 {
     static struct gs_output_file file; /* one caller at a time; too large for a stack */
+    static struct gs_state_header head;
     static char path[PATH_MAX + 8];
     struct gs_state *state = gs_state_peek();
     const char *trace = gs_trace_file_take_late();
@@ -25,7 +26,7 @@ void gs_trace_stacks_write(void)
         return;
     }
     gs_statistics_keep_now(state);
-    const void *memory = gs_state_file_bytes(&bytes);
+    const char *memory = gs_state_file_copy(&head, &bytes);
     if (!memory) {
         gs_log_line(GS_LOG_WARN,
                     "GPUSHIM_TRACE_FILE=%.600s: no call stacks: the address space is "
@@ -35,7 +36,8 @@ void gs_trace_stacks_write(void)
     }
     (void)snprintf(path, sizeof(path), "%s.state", trace);
     gs_output_file_open(&file, path);
-    bool whole = gs_output_file_write(&file, memory, bytes);
+    bool whole = gs_output_file_write(&file, &head, sizeof(head)) &&
+                 gs_output_file_write(&file, memory + sizeof(head), bytes - sizeof(head));
     int error = gs_output_file_close(&file, whole);
     if (error) {
         gs_log_line(GS_LOG_WARN, "%.600s: no call stacks: %s", path,

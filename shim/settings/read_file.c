@@ -108,6 +108,7 @@ char *gs_read_file_judged(const char *path, gs_read_file_judge *judge, void *sel
     bytes = read_bytes(fd, head, length, problem);
     if (bytes) {
         bytes[*length] = '\0';
+        (void)fstat(fd, &info); /* it may have grown: the head says by how much */
         *problem = judge(self, bytes, *length, (uint64_t)info.st_size);
         free(bytes);
         *length = 0;

@@ -17,8 +17,9 @@ char *gs_read_file(const char *path, size_t most, size_t *length, const char **p
 
 #define GS_READ_FILE_HEAD (64u * 1024)
 
-/* Judges a file of `file_bytes` by its beginning: `length` bytes, GS_READ_FILE_HEAD at
- * most, and a NUL. Returns NULL: read the file; else why not. */
+/* Judges a file by its beginning: `length` bytes, GS_READ_FILE_HEAD at most, and a NUL.
+ * `file_bytes`: its size, read after the beginning. Returns NULL: read the file; else why
+ * not. */
 typedef const char *gs_read_file_judge(void *self, const char *head, size_t length,
                                        uint64_t file_bytes);
 

@@ -375,10 +375,14 @@ bool gs_state_file_is_private(void)
     return file.is_private;
 }
 
-const void *gs_state_file_bytes(size_t *bytes)
+const void *gs_state_file_copy(struct gs_state_header *head, size_t *bytes)
 {
     const struct gs_state_header *header = header_of();
-    *bytes = header ? (size_t)__atomic_load_n(&header->used, __ATOMIC_ACQUIRE) : 0;
+    if (header) {
+        *bytes = (size_t)__atomic_load_n(&header->used, __ATOMIC_ACQUIRE);
+        memcpy(head, header, sizeof(*head));
+        head->used = *bytes; /* no more is copied */
+    }
     return header;
 }
 

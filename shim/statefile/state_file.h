@@ -44,8 +44,9 @@ void gs_state_file_ending(const char *ending, bool bad);
 uint64_t gs_state_file_pid_start(void);
 /* Whether this process alone has the memory: neither a file nor the command does. */
 bool gs_state_file_is_private(void);
-/* The bytes of the file so far, as they are now. NULL: there is no file. */
-const void *gs_state_file_bytes(size_t *bytes);
+/* The bytes of the file so far, as they are now: the process goes on to write to them.
+ * *head replaces their beginning in a copy. NULL: there is no file. */
+const void *gs_state_file_copy(struct gs_state_header *head, size_t *bytes);
 /* Whether the command gpushim keeps this memory and writes the report if the process does
  * not. */
 bool gs_state_file_is_kept(void);

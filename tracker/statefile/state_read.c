@@ -38,6 +38,8 @@ static const char *text_at(const struct gs_image *image, const char *address)
                : NULL;
 }
 
+const char gs_state_cut_short[] = "cut short";
+
 /* ---- the header ------------------------------------------------------------------- */
 
 void gs_image_end_text(char *text, size_t size)
@@ -55,7 +57,7 @@ enum gs_status gs_state_read_header(const void *data, size_t bytes,
         memcmp(data, GS_STATE_MAGIC, sizeof(header->magic)) != 0) {
         *problem = "not a state file of gpushim";
     } else if (bytes < sizeof(*header)) {
-        *problem = "cut short";
+        *problem = gs_state_cut_short;
     }
     if (*problem) {
         return GS_ERR_INVALID;
@@ -422,8 +424,8 @@ enum gs_status gs_state_read(const void *data, size_t bytes,
         image.tracker =
             AT(&image, (const struct gs_tracker *)(uintptr_t)out->header->tracker, 1);
         if (!image.tracker) {
-            *problem =
-                out->header->tracker ? "cut short" : "of a process that had just started";
+            *problem = out->header->tracker ? gs_state_cut_short
+                                            : "of a process that had just started";
             status = GS_ERR_INVALID;
         }
     }

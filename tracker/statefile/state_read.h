@@ -50,6 +50,16 @@ enum gs_status gs_state_read_header(const void *data, size_t bytes,
                                     struct gs_state_header *header,
                                     const char **problem) GS_MUST_USE;
 
+/* The problem of a file that ends before its data. */
+extern const char gs_state_cut_short[];
+
+/* Returns whether a file of `bytes` bytes lacks data that its header counts. Of a growing
+ * file the size must be read after the header. */
+static inline bool gs_state_is_cut(const struct gs_state_header *header, uint64_t bytes)
+{
+    return bytes < header->used;
+}
+
 /*
  * Reads all of it. `data` must not change; on GS_OK the caller owes gs_state_found_free.
  * Errors: as above, GS_ERR_HOST_NOMEM (with *problem)

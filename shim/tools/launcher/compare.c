@@ -177,44 +177,59 @@ static const char *add_report(struct merge *merge, const char *path)
     return problem;
 }
 
-/* Adds the reports of a folder; other files in it are counted, but for reports as text:
- * of the same processes, as a rule. */
-static void add_folder(struct merge *merge, const char *folder)
+/* The files of a folder. */
+struct folder {
+    unsigned found, others, texts, cut;
+    char *first; /* of the others: its name and problem */
+};
+
+static void add_entry(struct merge *merge, struct folder *folder, const char *path)
+{
+    const char *problem = add_report(merge, path);
+    folder->found += !problem;
+    folder->texts += problem == gs_report_file_is_text;
+    if (gs_report_file_is_cut(problem)) {
+        gs_launcher_warn("%s: %s; left out", path, problem);
+        folder->cut++;
+        merge->unread++;
+    } else if (problem && problem != again && problem != gs_report_file_is_text &&
+               folder->others++ == 0 &&
+               asprintf(&folder->first, "%s: %s", strrchr(path, '/') + 1, problem) < 0) {
+        folder->first = NULL;
+    }
+}
+
+/* Adds the reports of a folder. A report that is cut off is named; other files are
+ * counted, but for reports as text: of the same processes, as a rule. */
+static void add_folder(struct merge *merge, const char *name)
 {
     struct dirent **entries = NULL;
-    int count = scandir(folder, &entries, NULL, versionsort);
-    unsigned found = 0, others = 0, texts = 0;
-    char *first = NULL;
+    int count = scandir(name, &entries, NULL, versionsort);
+    struct folder folder = {.found = 0};
     for (int i = 0; i < count; i++) {
         char *path = NULL;
         struct stat info;
         if (entries[i]->d_name[0] != '.' &&
-            asprintf(&path, "%s/%s", folder, entries[i]->d_name) >= 0 &&
+            asprintf(&path, "%s/%s", name, entries[i]->d_name) >= 0 &&
             stat(path, &info) == 0 && S_ISREG(info.st_mode) &&
             !gs_output_map_is_data(path)) {
-            const char *problem = add_report(merge, path);
-            found += !problem;
-            texts += problem == gs_report_file_is_text;
-            if (problem && problem != again && problem != gs_report_file_is_text &&
-                others++ == 0 &&
-                asprintf(&first, "%s: %s", entries[i]->d_name, problem) < 0) {
-                first = NULL;
-            }
+            add_entry(merge, &folder, path);
         }
         free(path);
         free(entries[i]);
     }
     free(entries);
-    if (others > 0) {
-        gs_launcher_warn("%s: %u of %u files left out; the first: %s", folder, others,
-                         others + found, first ? first : "?");
+    if (folder.others > 0) {
+        gs_launcher_warn("%s: %u of %u files left out; the first: %s", name,
+                         folder.others, folder.others + folder.found,
+                         folder.first ? folder.first : "?");
     }
-    if (found == 0) {
-        gs_launcher_warn("%s: no reports%s%s", folder, texts ? ": " : "",
-                         texts ? gs_report_file_is_text : "");
+    if (folder.found + folder.cut == 0) {
+        gs_launcher_warn("%s: no reports%s%s", name, folder.texts ? ": " : "",
+                         folder.texts ? gs_report_file_is_text : "");
         merge->unread++;
     }
-    free(first);
+    free(folder.first);
 }
 
 static void add_path(struct merge *merge, const char *path)

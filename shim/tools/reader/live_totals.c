@@ -126,8 +126,10 @@ bool gs_live_totals_read(const char *path, struct gs_live_totals *out,
         out->running = gs_state_runs(&header.process);
         out->halted = out->running ? halt_of(&header.process) : NULL;
         out->at_ns = gs_now_ns();
-        *problem = "cut short";
-        read = read_rows(fd, &header, out);
+        *problem = gs_state_cut_short;
+        read = fstat(fd, &info) == 0 && /* after the header: the file may grow */
+               !gs_state_is_cut(&header, (uint64_t)info.st_size) &&
+               read_rows(fd, &header, out);
     }
     if (fd >= 0) {
         close(fd);

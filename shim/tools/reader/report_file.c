@@ -23,7 +23,13 @@
 
 static const char neither[] = "neither a report in JSON nor a state file";
 static const char no_report[] = "JSON, but no report of gpushim";
+static const char json_cut[] = "its JSON is cut off";
 const char gs_report_file_is_text[] = "a report as text, not JSON or a state file";
+
+bool gs_report_file_is_cut(const char *problem)
+{
+    return problem == gs_state_cut_short || problem == json_cut;
+}
 
 /* A line of a report, "==4711== ", or a message, "gpushim: ". */
 static bool is_text(const char *head)
@@ -98,7 +104,7 @@ static const char *problem_of(const char *text, size_t length)
         return "not JSON";
     }
     if (depth > 0) {
-        return "its JSON is cut off";
+        return json_cut;
     }
     if (!is_report) {
         return no_report;

@@ -19,6 +19,9 @@ char *gs_report_file_json(const char *path, bool lines, size_t *length,
  * a folder often has files that can be read. */
 extern const char gs_report_file_is_text[];
 
+/* Returns whether the reason is that of a report or state file that ends too early. */
+bool gs_report_file_is_cut(const char *problem);
+
 /* Memory of one call site. */
 struct gs_file_place {
     uint64_t bytes, count;

@@ -116,17 +116,18 @@ struct judged {
     struct gs_state_header *header;
 };
 
-/* gs_read_file_judge: whether a file begins as a state file, so that no other is read. */
+/* gs_read_file_judge: whether a file begins as a state file, and has the bytes that it
+ * counts, so that no other is read. */
 static const char *judge(void *self, const char *head, size_t length, uint64_t file_bytes)
 {
     const struct judged *judged = self;
     const char *problem;
-    (void)file_bytes;
     static_assert(sizeof(*judged->header) <= GS_READ_FILE_HEAD, "the head has all of it");
-    return gs_state_read_header(head, length, judged->config, judged->header, &problem) ==
-                   GS_OK
-               ? NULL
-               : problem;
+    if (gs_state_read_header(head, length, judged->config, judged->header, &problem) !=
+        GS_OK) {
+        return problem;
+    }
+    return gs_state_is_cut(judged->header, file_bytes) ? gs_state_cut_short : NULL;
 }
 
 bool gs_state_open(const char *path, const struct gs_state_stacks *stacks,

@@ -459,6 +459,45 @@ state_bad_case() {
 }
 add_case "state files that cannot be read" state_bad_case
 
+# cut_lines PREFIX STATUS LINE: the command said this, and nothing of the file's.
+cut_lines() {
+  expect_status "$1" "$2"
+  expect_equal "what $1 says" "$3" "$(<"$1.err")"
+}
+
+# A copy that ends after the tracker's own data and before what was allocated since: alone it would see a file that
+# is read as one of fewer allocations. Its bytes past those in use are no loss.
+state_cut_case() {
+  local length used
+
+  preloaded shim GPUSHIM_STATE_FILE=whole -- "$apps/leaky_shared"
+  mkdir states
+  used=$(od -An -tu8 -j48 -N8 whole)
+  for length in $((used * 11 / 20)) $((used * 15 / 20)) $((used * 18 / 20)) $((used - 1)); do
+    head -c "$length" whole >states/cut
+    state_report one GPUSHIM_ERROR_EXITCODE=3 states/cut
+    cut_lines one 1 'gpushim: states/cut: cut short; no report'
+    run_in two -- "$build/gpushim" diff --fail-on=new,grown whole states/cut
+    cut_lines two 1 'gpushim: states/cut: cut short; nothing is compared'
+    run_in page -- "$build/gpushim" html states/cut
+    cut_lines page 1 'gpushim: states/cut: cut short; no HTML written'
+    run_in now -- "$build/gpushim" top states/cut
+    cut_lines now 1 'gpushim: states/cut: cut short'
+    [[ ! -s one.out && ! -s two.out ]] || fail "something of a file that is cut"
+  done
+  head -c "$used" whole >used
+  state_report used GPUSHIM_ERROR_EXITCODE=3 used
+  expect_status used 3
+  cp whole states/whole
+  for words in 'states/cut states/whole' states; do
+    # shellcheck disable=SC2086  # two words
+    run_in sum -- "$build/gpushim" merge $words
+    cut_lines sum 1 'gpushim: states/cut: cut short; left out'
+    expect_text sum.out '^gpushim: +[0-9]+ +- +30[.]3 MiB +28[.]5 MiB '
+  done
+}
+add_case "state that is cut short" state_cut_case
+
 # Cut anywhere, or with any bytes changed, it says something and ends in order.
 state_damaged_case() {
   need python3
