@@ -159,7 +159,8 @@ bool gs_report_compose(struct gs_tracker *tracker, struct gs_report_config confi
         gs_rules_write(&rules, config.command);
         gs_text_free(&rules);
     }
-    return summary.errors > 0 || summary.leaked_count > 0 || summary.no_start;
+    bool leaked = summary.leaked_count > 0 && !config.running;
+    return summary.errors > 0 || leaked || summary.no_start;
 }
 
 /* Whether the output is a terminal that shows colours and the user wants them

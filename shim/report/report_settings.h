@@ -34,7 +34,8 @@ struct gs_report_config gs_report_settings(const struct gs_options *options,
 
 /* Composes a report: as *text; in `files` (NULL: none), which are then freed; and, if the
  * process does not go on, for GPUSHIM_WRITE_SUPPRESSIONS. The configuration's `job` and
- * `rules` are set here. Returns true if there were errors or leaks. */
+ * `rules` are set here. Returns true if there were errors, or leaks: what a process that
+ * goes on has is none. */
 bool gs_report_compose(struct gs_tracker *tracker, struct gs_report_config config,
                        struct gs_output_contents *files, struct gs_text *text);
 

@@ -31,6 +31,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "gs_clock.h"
 #include "gs_read_text.h"
 #include "gs_uncancelled.h"
 #include "shim/parts.h"
@@ -382,6 +383,7 @@ const void *gs_state_file_copy(struct gs_state_header *head, size_t *bytes)
         *bytes = (size_t)__atomic_load_n(&header->used, __ATOMIC_ACQUIRE);
         memcpy(head, header, sizeof(*head));
         head->used = *bytes; /* no more is copied */
+        head->process.copied_ns = gs_now_coarse_ns();
     }
     return header;
 }

@@ -45,7 +45,8 @@ uint64_t gs_state_file_pid_start(void);
 /* Whether this process alone has the memory: neither a file nor the command does. */
 bool gs_state_file_is_private(void);
 /* The bytes of the file so far, as they are now: the process goes on to write to them.
- * *head replaces their beginning in a copy. NULL: there is no file. */
+ * *head replaces their beginning in a copy, which then is one of now. NULL: there is no
+ * file. */
 const void *gs_state_file_copy(struct gs_state_header *head, size_t *bytes);
 /* Whether the command gpushim keeps this memory and writes the report if the process does
  * not. */

@@ -128,6 +128,7 @@ struct gs_report_config {
     long pid;
     const char *ending;    /* "exit 0", "_exit 3", "exec /bin/x", "SIGTERM" */
     bool running;          /* the program continues: nothing has leaked yet */
+    bool is_copy;          /* it did when its state was copied, as `ending` says */
     bool killed;           /* the process ended without a report: its memory was live */
     bool exited;           /* yet it ended itself, by exit_group: its memory has leaked */
     const char *killed_by; /* the signal, "SIGABRT"; NULL: none, or not known */

@@ -31,6 +31,7 @@ struct gs_state_process {
      * when; empty: nothing. */
     char seen_ending[64];
     uint64_t seen_unix_ms;
+    uint64_t copied_ns; /* CLOCK_MONOTONIC; 0: not a copy made while the process ran */
 };
 
 #define GS_STATE_DEVICE_BYTES 64

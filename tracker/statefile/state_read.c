@@ -399,8 +399,10 @@ static enum gs_status read_all(struct gs_image *image,
     read_records(image);
     out->tracker->peaks_past = true;
     gs_image_past(image);
-    if (config->now_ns > image->tracker->start_ns) {
-        gs_image_record_time(image, config->now_ns - image->tracker->start_ns);
+    const uint64_t copied_ns = out->header->process.copied_ns;
+    const uint64_t now_ns = copied_ns != 0 ? copied_ns : config->now_ns;
+    if (now_ns > image->tracker->start_ns) {
+        gs_image_record_time(image, now_ns - image->tracker->start_ns);
     }
     out->tracker->start_ns = (uint64_t)STOPPED_S * 1000000000u - out->last_ns;
     return GS_OK;

@@ -292,7 +292,7 @@ static const char *ending_of(const struct gs_report_file *file,
                              const struct gs_state_ended *ended)
 {
     if (file->running) {
-        return "runs";
+        return file->is_copy ? file->ending : "runs";
     }
     if (file->no_start) {
         return "CUDA did not start";

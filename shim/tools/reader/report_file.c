@@ -397,6 +397,7 @@ bool gs_report_file_read(const char *path, enum gs_report_of of, bool lines,
     set_missing(&out->program);
     set_missing(&out->host);
     set_missing(&out->ending);
+    out->is_copy = out->running && strncmp(out->ending, "as of ", 6) == 0;
     out->killed |= strcmp(out->ending, "ended without a report") == 0; /* older files */
     return true;
 }

@@ -59,6 +59,7 @@ enum gs_report_of { GS_REPORT_OF_LEAKS, GS_REPORT_OF_PEAK };
 struct gs_report_file {
     enum gs_report_of of;
     bool running;       /* live memory has not leaked yet */
+    bool is_copy;       /* nor had it when the state was copied, as `ending` says */
     bool killed;        /* nor had it when the process ended without a report */
     bool has_peaks;     /* GS_REPORT_OF_PEAK: the file says who had them */
     char *text;         /* the JSON, which contains the strings */

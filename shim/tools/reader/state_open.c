@@ -19,7 +19,7 @@
 #include "shim/settings/read_file.h"
 #include "shim/statefile/state_file.h"
 
-bool gs_state_runs(const struct gs_state_process *process)
+bool gs_state_exists(const struct gs_state_process *process)
 {
     static char boot[sizeof(process->boot)]; /* one thread reads */
     uint64_t start;
@@ -31,10 +31,21 @@ bool gs_state_runs(const struct gs_state_process *process)
            start == process->pid_start;
 }
 
+bool gs_state_is_copy(const struct gs_state_process *process)
+{
+    return process->copied_ns != 0 && process->ending[0] == '\0';
+}
+
+bool gs_state_runs(const struct gs_state_process *process)
+{
+    return !gs_state_is_copy(process) && gs_state_exists(process);
+}
+
 const char *gs_state_ending(const struct gs_state_process *process)
 {
     return process->ending[0]        ? process->ending
            : process->seen_ending[0] ? process->seen_ending
+           : process->copied_ns != 0 ? "a copy, still running then"
                                      : "ended without a report";
 }
 

@@ -13,7 +13,7 @@ struct gs_state_open {
     char *bytes;
     struct gs_state_header header;
     struct gs_state_found found;
-    bool running; /* its process still runs */
+    bool running; /* its process still runs, and writes to it */
 };
 
 /* Reads the settings of the reading process: log, outputs, rules. Needed once. */
@@ -26,7 +26,13 @@ void gs_state_settings_were_read(void);
  * this module. */
 struct gs_report_config gs_state_report_settings(bool lines);
 
-/* Returns true if the process still runs, and is not another one with its id. */
+/* Returns true if the process exists and has written no report, and is not another one
+ * with its id. */
+bool gs_state_exists(const struct gs_state_process *process);
+/* Returns true if the file is a copy that was made while the process ran: what became of
+ * the process is not known from it. */
+bool gs_state_is_copy(const struct gs_state_process *process);
+/* Returns true if the process exists, and the file is its own. */
 bool gs_state_runs(const struct gs_state_process *process);
 /* How a process that does not run has ended, as far as is known. */
 const char *gs_state_ending(const struct gs_state_process *process);

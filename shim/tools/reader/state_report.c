@@ -32,7 +32,7 @@ static void make_note(const struct gs_state_found *found, bool running, const ch
     int length = snprintf(
         out, size, "%s%.300s%s%s", path ? "from " : "written by gpushim",
         path ? path : "", started,
-        running || header->process.ending[0] ? ""
+        running || header->process.ending[0] || header->process.copied_ns != 0 ? ""
         : found->growth ? "; its time is that of the last allocation, free or sample"
                         : "; its time is that of the last allocation or free");
     if (length > 0 && (size_t)length < size && header->not_there) {
@@ -63,7 +63,7 @@ static void find_device(const struct gs_state_found *found, size_t i,
                                         .uuid = uuid[0] ? uuid : NULL};
     gs_statistics_report(statistics, device);
     /* Both clocks are coarse: of two equal times neither counts as later. */
-    bool over = found->header->process.ending[0] != '\0';
+    bool over = found->header->process.ending[0] || found->header->process.copied_ns != 0;
     if (statistics->at_ns < found->last_ns + (over ? 0 : 2)) {
         device->as_of_ns =
             statistics->at_ns > 1 ? statistics->at_ns - 1 : statistics->at_ns;
@@ -92,6 +92,22 @@ static void write_visit(void *self, const struct gs_export *export, struct gs_te
 static struct gs_report_device devices[GS_MAX_DEVICES]; /* one thread reads */
 static struct gs_statistics statistics[GS_MAX_DEVICES];
 
+/* How the process was when the data was its own. */
+static const char *ending_of(const struct gs_state_found *found, bool running)
+{
+    static char text[64]; /* one thread reads */
+    char time[24];
+    if (running) {
+        return "runs";
+    }
+    if (!gs_state_is_copy(&found->header->process)) {
+        return gs_state_ending(&found->header->process);
+    }
+    (void)snprintf(text, sizeof(text), "as of %s, still running then",
+                   gs_text_duration(found->last_ns, time));
+    return text;
+}
+
 static struct gs_report_config describe(const struct gs_state_found *found, bool running,
                                         bool lines)
 {
@@ -99,16 +115,18 @@ static struct gs_report_config describe(const struct gs_state_found *found, bool
     const struct gs_state_process *process = &header->process;
     struct gs_report_config config = gs_state_report_settings(lines);
     if (config.symbolizer) {
-        gs_symbolizer_set_process(config.symbolizer, running ? process->pid : 0);
+        gs_symbolizer_set_process(config.symbolizer,
+                                  gs_state_exists(process) ? process->pid : 0);
     }
     config.version = header->version;
     config.command = process->command;
     config.host = process->host;
     config.rank = process->rank;
     config.pid = (long)process->pid;
-    config.ending = running ? "runs" : gs_state_ending(process);
-    config.running = running;
-    config.killed = !running && !process->ending[0];
+    config.ending = ending_of(found, running);
+    config.is_copy = gs_state_is_copy(process);
+    config.running = running || config.is_copy;
+    config.killed = !config.running && !process->ending[0];
     config.devices = devices;
     config.device_count = header->device_count;
     config.stack_depth = process->stack_depth;

@@ -18,6 +18,7 @@
 #include "shim/settings/output_map.h"
 #include "shim/settings/process_start.h"
 #include "shim/tools/reader/ask.h"
+#include "shim/tools/reader/state_open.h"
 
 #define SECOND_NS UINT64_C(1000000000)
 /* A process that has ended is shown so long. */
@@ -38,6 +39,7 @@ enum file_state {
     FILE_RUNS,
     FILE_ENDED,  /* and still shown */
     FILE_LEFT,   /* it ended, and is no longer shown */
+    FILE_COPY,   /* of a process that may run: not shown */
     FILE_UNREAD, /* not a state file, or a damaged one; a process that cannot answer */
     FILE_FOREIGN /* another user's process */
 };
@@ -205,7 +207,8 @@ static void end(struct gs_top_file *file)
         file->ended_ns = gs_now_ns();
         file->state = FILE_ENDED;
     } else if (file->state != FILE_ENDED || gs_now_ns() - file->ended_ns >= LINGER_NS) {
-        leave(file, FILE_LEFT);
+        bool is_copy = file->shown && gs_state_is_copy(&file->shown->now.process);
+        leave(file, is_copy ? FILE_COPY : FILE_LEFT);
     }
 }
 
@@ -292,7 +295,8 @@ void gs_top_list_read(struct gs_top_list *list)
             }
             continue;
         }
-        bool left = file->state == FILE_LEFT || file->state == FILE_UNREAD;
+        bool left = file->state == FILE_LEFT || file->state == FILE_COPY ||
+                    file->state == FILE_UNREAD;
         if (left && !((scanned || file->is_named) && has_changed(file))) {
             continue;
         }

@@ -212,9 +212,9 @@ void gs_top_write_places(const char *path, struct gs_text *text)
         gs_text_add(text, ": %s\n", problem);
         return;
     }
+    bool runs = file.running && !file.is_copy;
     gs_text_add(text, "%s  %s  %s%s%s\n", gs_report_file_who(&file, who), file.ending,
-                file.command, file.running ? "  as of " : "",
-                file.running ? clock_text(clock) : "");
+                file.command, runs ? "  as of " : "", runs ? clock_text(clock) : "");
     gs_text_add(text, "%s %s in %s allocation%s, %zu call site%s\n\n",
                 gs_text_bytes(file.leaked_bytes, bytes), file.running ? "live" : "leaked",
                 gs_text_count(file.leaked_count, count),

@@ -199,6 +199,45 @@ for way in shared linked; do
   add_case "control export $way" control_export_case "$way"
 done
 
+# A state file that was made of a running process, read when that has ended. Alone it would see the copy taken for the
+# last state of a process that was killed.
+control_copy_case() {
+  local copy ending='as of [0-9.]+ m?s, still running then'
+
+  need python3
+  control_start program -- "$apps/asked_linked" "$PWD/over"
+  ask export export "$pid" state
+  mv export.out copy
+  ask trace trace --for=1 "$pid" trace
+  mkdir folder
+  cp copy folder
+  run_in early -- "$build/gpushim" report copy
+  control_end
+  run_in late -- "$build/gpushim" report copy
+  for copy in copy trace.state; do
+    run_in report GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=report.json GPUSHIM_ERROR_EXITCODE=3 -- "$build/gpushim" report "$copy"
+    expect_status report 0
+    expect_quiet report
+    expect_text report.out "^==$pid== gpushim .*  $ending\$"
+    expect_text report.out '^==[0-9]+== LIVE 1: '
+    expect_text report.out '^==[0-9]+== gpushim: 0 errors so far, 1[.]00 MiB live in 1 allocation, 1 call site; still running then$'
+    expect_no_text report.out 'killed|without a report|that moment|its time is'
+    python3 -S -c 'import json
+process = json.load(open("report.json"))["process"]
+assert process["running"] and "killed" not in process, process' || fail "the JSON of $copy"
+    run_in sum -- "$build/gpushim" merge "$copy"
+    expect_text sum.out "^gpushim: +$pid .* $ending +[^ ]*/asked_linked "
+    run_in page -- "$build/gpushim" html -o page.html "$copy"
+    expect_status page 0
+    run_in named -- "$build/gpushim" top "$copy"
+    expect_text named.out '  [(]a copy, still running then[)] [^ ]*/asked_linked '
+  done
+  expect_same early late
+  run_in top -- "$build/gpushim" top folder
+  expect_text top.out '  0 processes, 0 B live, 0 B reserved$'
+}
+add_case "control export of a state file, read later" control_copy_case
+
 # ---- A trace of a running process --------------------------------------------------------
 
 # control_traced WAY [VAR=value...]: a program that takes and frees from four threads, until it is told.

@@ -153,7 +153,7 @@ static void write_summary(const struct gs_report_writer *writer,
 
     if (running) {
         strcpy(fate, "live");
-        end = "; still running";
+        end = writer->config->is_copy ? "; still running then" : "; still running";
     } else if (writer->config->killed_by) {
         gs_report_killed_fate(writer->config, fate);
     } else if (gs_report_is_live(writer->config)) {

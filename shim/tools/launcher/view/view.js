@@ -570,7 +570,7 @@ function summaryText() {
   if (report.process.no_start && errors === 0) return 'nothing recorded: CUDA did not start';
   return `${counted(errors, 'error')}${running ? ' so far' : ''}, ` +
     `${bytesText(leaked_bytes)} ${killedBy(report.process) ? killedFate(report.process) : isLive ? 'live' : 'leaked'} in ${counted(leaked_count, 'allocation')}, ` +
-    `${counted(places, 'call site')}${running ? '; still running' : isLive && !killedBy(report.process) ? '; ended without a report' : ''}`;
+    `${counted(places, 'call site')}${running ? `; still running${report.process.ending?.startsWith('as of ') ? ' then' : ''}` : isLive && !killedBy(report.process) ? '; ended without a report' : ''}`;
 }
 
 function windowsText({ windows, first_from_ns, from_ns, to_ns }) {
