@@ -156,7 +156,8 @@ static bool look_at(struct input *input, bool named)
     } else {
         input->kind = INPUT_REPORT;
         input->pid = pid_of(head.text);
-        return named || strstr(head.text, "\"gpushim-report\"");
+        return named || (head.text[strspn(head.text, " \t\r\n")] == '{' && /* no page */
+                         strstr(head.text, "\"gpushim-report\""));
     }
     return true;
 }

@@ -541,6 +541,12 @@ page_folder_case() {
   page_shows "hash=#$rank"
   expect_text page.out '^about: .*rank 1'
   expect_text page.out '^share: .* load_weights '
+  # Its own page is in the folder now, and is one of the files that are left out.
+  cp ranks/gpushim.html page.html
+  run_in again -- "$build/gpushim" html ranks
+  expect_status again 0
+  expect_text again.err '^gpushim: ranks: 2 of 9 files left out: '
+  cmp -s page.html ranks/gpushim.html || fail "another page"
   rm -r ranks/*
   run_in none -- "$build/gpushim" html ranks
   expect_status none 1
