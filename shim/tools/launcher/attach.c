@@ -276,6 +276,9 @@ static bool load(pid_t pid, unsigned wait_ms)
 static bool attach(pid_t pid, unsigned wait_ms)
 {
     const char *problem = gs_inject_refuse(pid);
+    if (!problem) {
+        problem = gs_ask_why_launcher(pid);
+    }
     if (problem) {
         gs_launcher_warn("process %ld: %s", (long)pid, problem);
         return false;
@@ -334,7 +337,9 @@ static void print_report(pid_t pid, unsigned wait_ms)
 static bool detach(pid_t pid, unsigned wait_ms)
 {
     if (!is_loaded(pid)) {
-        gs_launcher_warn("process %ld: gpushim is not attached to it", (long)pid);
+        const char *launcher = gs_ask_why_launcher(pid);
+        gs_launcher_warn("process %ld: %s", (long)pid,
+                         launcher ? launcher : "gpushim is not attached to it");
         return false;
     }
     print_report(pid, wait_ms);

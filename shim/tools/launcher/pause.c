@@ -26,6 +26,7 @@
 #include "gs_wait.h"
 #include "shim/cuda/cuda_names.h"
 #include "shim/tools/launcher/launcher.h"
+#include "shim/tools/reader/ask_why.h"
 #include "shim/tools/reader/marks.h"
 
 #define DEFAULT_WAIT_S 10
@@ -111,8 +112,10 @@ static bool find_state(int pid, int *state)
     }
     CUresult result = driver.state(pid, state);
     if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_NOT_INITIALIZED) {
+        const char *launcher = gs_ask_why_launcher(pid);
         gs_launcher_warn("process %d: %s", pid,
                          error == EPERM ? "another user's: this needs root"
+                         : launcher     ? launcher
                                         : "it does not use CUDA");
         return false;
     }

@@ -4,7 +4,9 @@
  */
 #include "shim/tools/reader/ask_why.h"
 
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
@@ -89,6 +91,43 @@ static bool is_filtered(pid_t pid)
     return filters > gs_control_filters(status);
 }
 
+/* Returns whether the process runs the command gpushim. */
+static bool is_launcher(pid_t pid)
+{
+    static char program[PATH_MAX]; /* one thread asks */
+    char path[64];
+    (void)snprintf(path, sizeof(path), "/proc/%ld/exe", (long)pid);
+    ssize_t length = readlink(path, program, sizeof(program) - 1);
+    program[length > 0 ? length : 0] = '\0';
+    const char *slash = strrchr(program, '/');
+    return slash && strcmp(slash, "/gpushim") == 0;
+}
+
+const char *gs_ask_why_launcher(pid_t pid)
+{
+    static char why[96], children[4096]; /* one thread asks */
+    char path[64];
+    if (!is_launcher(pid)) {
+        return NULL;
+    }
+    (void)snprintf(path, sizeof(path), "/proc/%ld/task/%ld/children", (long)pid,
+                   (long)pid);
+    (void)gs_read_text(path, children, sizeof(children));
+    (void)strcpy(why, "it is gpushim itself");
+    for (char *at = children, *end; *at; at = end + (*end == ' ')) {
+        long child = strtol(at, &end, 10);
+        if (end == at) {
+            break;
+        }
+        if (!is_launcher((pid_t)child)) { /* nor one that writes a report */
+            (void)snprintf(why, sizeof(why),
+                           "it is gpushim itself; its program is process %ld", child);
+            break;
+        }
+    }
+    return why;
+}
+
 const char *gs_ask_why_none(pid_t pid)
 {
     uint64_t unused;
@@ -101,7 +140,8 @@ const char *gs_ask_why_none(pid_t pid)
         return gs_ask_foreign;
     }
     if (!preloaded) {
-        return "it runs without libgpushim.so";
+        const char *launcher = gs_ask_why_launcher(pid);
+        return launcher ? launcher : "it runs without libgpushim.so";
     }
     if (is_off(pid, "GPUSHIM_ENABLE")) {
         return "it was started with GPUSHIM_ENABLE=off";

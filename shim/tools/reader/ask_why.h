@@ -18,6 +18,10 @@ extern const char gs_ask_no_context[], gs_ask_no_call[];
  * static. */
 const char *gs_ask_why_none(pid_t pid);
 
+/* Why nothing can be asked of a process that is the command gpushim, which waits for its
+ * program: names the program's process. NULL: it is another program. Static. */
+const char *gs_ask_why_launcher(pid_t pid);
+
 /* Returns whether the process has mapped the library. *readable: whether its maps can be
  * read. */
 bool gs_ask_has_library(pid_t pid, bool *readable);

@@ -503,6 +503,33 @@ control_none_case() {
 }
 add_case "control of no program" control_none_case
 
+# The command stayed the program's parent, and $! is its own number: it says so, and which the program's is. Alone it
+# would see a library that is loaded into the command.
+control_launcher_case() {
+  local settings command word
+
+  need_file "$build/gpushim"
+  clean_env "$case_dir" "$cuda_path" "${!CUDASIM_@}" -- GPUSHIM_LIBRARY="$shim" GPUSHIM_LOG_FILE=/dev/null -- \
+    "$build/gpushim" "$1" "$apps/asked_linked" "$PWD/over"
+  env -i "${settings[@]}" "${command[@]}" >program.out 2>program.err </dev/null &
+  pid=$!
+  pids+=("$pid")
+  trap 'kill -9 "${pids[@]}" 2>/dev/null' EXIT
+  await 25 grep -qs ready program.out || fail "the program does not start"
+  for word in stats dump trim attach detach trace pause; do
+    # shellcheck disable=SC2046  # no word, or one
+    ask "$word" "$word" "$pid" $([[ $word != trace ]] || echo file)
+    expect_status "$word" 1
+    expect_count "$word.err" "^gpushim: process $pid: it is gpushim itself; its program is process [0-9]+\$" 1
+  done
+  ask program stats "$(sed 's/.* //' stats.err)"
+  expect_text program.out '^  GPU 0 .*: 1[.]00 MiB live'
+  control_end
+}
+for way in --watch=parent --summary; do
+  add_case "control of the command itself, $way" control_launcher_case "$way"
+done
+
 # It gives up soon, says why, and goes on where the program does.
 control_stopped_case() {
   local began
