@@ -53,6 +53,7 @@ void gs_tracker_get_windows(const struct gs_tracker *tracker,
     *out =
         (struct gs_tracker_windows){.open = records_after(tracker, switches),
                                     .switched = switches > 0 || stopped,
+                                    .attached = tracker->config.attached,
                                     .count = switches / 2 + (stopped ? switches % 2 : 1)};
     last = out->open ? switches : switches - 1; /* began the last window */
     if (out->count == 0) {

@@ -41,6 +41,16 @@ void gs_tally_destroy(struct gs_tally *tally)
     gs_host_unmap(tally, sizeof(*tally));
 }
 
+void gs_tally_clear(struct gs_tally *tally)
+{
+    for (unsigned i = 0; i < STRIPES; i++) {
+        struct stripe *stripe = &tally->stripes[i];
+        gs_tracker_lock_take(&stripe->lock, GS_RANK_TALLY);
+        gs_samples_free(&stripe->samples);
+        gs_tracker_lock_give(&stripe->lock, GS_RANK_TALLY);
+    }
+}
+
 void gs_tally_add(struct gs_tally *tally, const struct gs_allocation *allocation,
                   double weight)
 {

@@ -16,6 +16,8 @@ struct gs_tally;
 /* NULL: no memory. */
 struct gs_tally *gs_tally_create(void);
 void gs_tally_destroy(struct gs_tally *tally);
+/* Drops all sums. */
+void gs_tally_clear(struct gs_tally *tally);
 
 /* Adds an allocation that represents `weight` of its kind. Without memory for a new call
  * site the allocation is left out. */

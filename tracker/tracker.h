@@ -130,7 +130,8 @@ struct gs_tracker_config {
     bool tally;                     /* keep the sums of gs_tracker_tally, for a profile */
     struct gs_sampling sampling; /* which allocations have a stack; all 0: all of them */
     enum gs_free_stacks free_stacks;
-    bool stopped; /* gs_tracker_switch starts it */
+    bool stopped;  /* gs_tracker_switch starts it */
+    bool attached; /* gs_tracker_restart sets it */
 };
 
 /* The time windows in which the tracker recorded allocations. */
@@ -138,6 +139,7 @@ struct gs_tracker_windows {
     uint32_t count;             /* 0: none yet */
     bool open;                  /* recording now */
     bool switched;              /* recording was off at some time */
+    bool attached;              /* it began in a running process: gs_tracker_restart */
     uint64_t first_ns, from_ns; /* when the first and the last window began */
     uint64_t to_ns;             /* when the last window ended; valid if not open */
 };
@@ -166,6 +168,15 @@ void gs_tracker_after_fork_in_child(void);
 bool gs_tracker_records(const struct gs_tracker *tracker);
 /* Switches recording on or off. Async-signal-safe. */
 void gs_tracker_switch(struct gs_tracker *tracker);
+/*
+ * Forgets all records, sums, peaks and errors, and records from now on: the process may
+ * have freed and allocated unseen. A later free of a forgotten allocation is no error.
+ *
+ * In:      ran_ns  how long the process has run, from which the first call counts time
+ * Threads: none allocates or frees through the tracker at the first call; later, a call
+ *          in progress may or may not be forgotten.
+ */
+void gs_tracker_restart(struct gs_tracker *tracker, uint64_t ran_ns);
 void gs_tracker_get_windows(const struct gs_tracker *tracker,
                             struct gs_tracker_windows *out);
 /* The number of switches of recording, and the time of one. `number` counts from 1; the

@@ -224,3 +224,53 @@ Test(windows, threads_lose_no_count_while_it_is_switched)
     cr_expect_eq(gs_tracker_error_count(tracker), 0);
     gs_tracker_destroy(tracker);
 }
+
+static void restart_at(struct gs_tracker *tracker, unsigned seconds, unsigned ran_s)
+{
+    the_time.tv_sec = 1000 + seconds;
+    gs_tracker_restart(tracker, SECONDS(ran_s));
+}
+
+/* What was recorded may be freed and allocated anew, unseen. Alone sees a record, a sum,
+ * a peak or an error that a restart keeps, and an id that is used again too early. */
+Test(windows, a_restart_forgets_what_was_recorded)
+{
+    struct gs_tracker *tracker = tracker_at(false);
+    struct gs_allocation by_id = test_allocation(0x1000, 1 << 20);
+    struct gs_allocation by_address = test_allocation(0x400000, 4096);
+    struct gs_tracker_totals totals;
+
+    uint32_t id = test_add(tracker, &by_id, true);
+    test_add(tracker, &by_address, false);
+    gs_tracker_error_free(tracker, 0x9000, 0, NULL);
+    restart_at(tracker, 2, 7);
+    totals = test_totals(tracker, 0);
+    cr_expect_eq(totals.live_count, 0);
+    cr_expect_eq(totals.live_bytes, 0);
+    cr_expect_eq(totals.allocs + totals.frees, 0);
+    cr_expect_eq(totals.peak_bytes, 0);
+    cr_expect_eq(gs_tracker_error_count(tracker), 0);
+    expect_windows(tracker, 1, true, 7, 7, 0);
+    cr_expect_eq(gs_tracker_remove_address(tracker, 0x400000, NULL, NULL),
+                 GS_ERR_NOT_FOUND);
+    for (unsigned i = 0; i < 1000; i++) {
+        cr_assert_neq(test_add(tracker, &by_id, true), id);
+    }
+    gs_tracker_remove(tracker, id, NULL);
+    totals = test_totals(tracker, 0);
+    cr_expect_eq(totals.live_count, 1000);
+    cr_expect_eq(totals.peak_bytes, UINT64_C(1000) << 20);
+    char *text = report(tracker);
+    cr_expect_not_null(strstr(text,
+                              "recorded from 7.00 s on (attached): memory allocated "
+                              "before is not counted\n"));
+    free(text);
+    restart_at(tracker, 4, 30);
+    expect_windows(tracker, 1, true, 9, 9, 0); /* the first restart set the clock */
+    cr_expect_eq(test_totals(tracker, 0).live_count, 0);
+    struct test_bytes bytes =
+        test_export(tracker, test_report_config(), GS_EXPORT_json, 0);
+    cr_expect_not_null(strstr(bytes.data, "\"attached\": true"));
+    free(bytes.data);
+    gs_tracker_destroy(tracker);
+}

@@ -368,11 +368,11 @@ static int stopped_clock(clockid_t clock, struct timespec *now)
 }
 
 /* Reads a bool of the file: bytes other than 0 and 1 are undefined as a bool. */
-static bool was_stopped(const struct gs_tracker *tracker)
+static bool was_set(const bool *at)
 {
     unsigned char byte;
 
-    memcpy(&byte, &tracker->config.stopped, 1);
+    memcpy(&byte, at, 1);
     return byte != 0;
 }
 
@@ -380,13 +380,15 @@ static enum gs_status read_all(struct gs_image *image,
                                const struct gs_state_read_config *config)
 {
     struct gs_state_found *out = image->out;
+    const struct gs_tracker_config *was = &image->tracker->config;
     enum gs_status status = read_stacks(image);
     const struct gs_tracker_config tracker = {.api_names = config->api_names,
                                               .api_count = config->api_count,
                                               .stacks = out->stacks,
                                               .clock = stopped_clock,
-                                              .sampling = image->tracker->config.sampling,
-                                              .stopped = was_stopped(image->tracker)};
+                                              .sampling = was->sampling,
+                                              .stopped = was_set(&was->stopped),
+                                              .attached = was_set(&was->attached)};
 
     if (status == GS_OK) {
         status = gs_tracker_create(&tracker, &out->tracker);

@@ -321,6 +321,7 @@ static void put_recorded(const struct gs_export *export, struct gs_json *json)
     gs_json_member(json, "sample_bytes", sampling->distance_bytes);
     gs_json_member(json, "always_bytes", sampling->always_bytes);
     gs_json_member(json, "min_bytes", sampling->min_bytes);
+    gs_json_member_bool(json, "attached", windows.attached);
     gs_json_member(json, "windows", windows.count);
     gs_json_member_or_null(json, "first_from_ns", windows.count > 0, windows.first_ns);
     gs_json_member_or_null(json, "from_ns", windows.count > 0, windows.from_ns);

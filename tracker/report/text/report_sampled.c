@@ -46,7 +46,9 @@ void gs_report_windows_text(const struct gs_tracker *tracker, struct gs_text *te
     } else {
         gs_text_add(text, "from %s to %s", from, gs_text_duration(windows.to_ns, to));
     }
-    gs_text_add(text, ": allocations at other times are not included");
+    gs_text_add(text, windows.attached && windows.count == 1
+                          ? " (attached): memory allocated before is not counted"
+                          : ": allocations at other times are not included");
 }
 
 void gs_report_windows(const struct gs_report_writer *writer)
