@@ -474,31 +474,6 @@ static bool is_set_here(enum gs_option_row row)
     return gs_arguments_is_set(gs_options_table[row].name);
 }
 
-/* Options that name a file to write have no effect where no process runs. */
-static void refuse_outputs(const struct gs_arguments *arguments)
-{
-    static const enum gs_option_row rows[] = {
-        GS_OPTION_ROW_output, GS_OPTION_ROW_output_file, GS_OPTION_ROW_output_interval_ms,
-        GS_OPTION_ROW_metrics_file, GS_OPTION_ROW_trace_file};
-    char name[NAME_BYTES];
-    bool writes = arguments->verb == GS_VERB_CDI ||
-                  (arguments->verb == GS_VERB_REPORT && !arguments->summary);
-    for (size_t i = 0; i < GS_ARRAY_LEN(rows) && !writes; i++) {
-        if (is_set_here(rows[i])) {
-            gs_help_refuse(
-                arguments->verb, "%s has no effect: gpushim %s%s writes %s",
-                gs_option_argument(gs_options_table[rows[i]].name, name),
-                word_of(arguments->verb), arguments->summary ? " --summary" : "",
-                arguments->verb == GS_VERB_HTML || arguments->verb == GS_VERB_TIMELINE
-                    ? "the file of -o"
-                : arguments->verb == GS_VERB_EXPORT
-                    ? "the FORMAT behind the PID to standard output"
-                : arguments->verb == GS_VERB_SERVE ? "no files"
-                                                   : "text to standard output");
-        }
-    }
-}
-
 /* A run of hours would say at its end that the file is somebody else's. */
 static void refuse_foreign_files(void)
 {
@@ -519,6 +494,52 @@ static void refuse_foreign_files(void)
             gs_launcher_fail(GS_EXIT_USAGE, "%s=%.400s: %s",
                              gs_option_argument(gs_options_table[rows[i]].name, name),
                              path, gs_output_error_text(ENOTUNIQ));
+        }
+    }
+}
+
+/* What the verb writes instead. */
+static const char *written_by(enum gs_verb verb)
+{
+    switch (verb) {
+    case GS_VERB_HTML:
+    case GS_VERB_TIMELINE:
+        return "the file of -o";
+    case GS_VERB_EXPORT:
+        return "the FORMAT behind the PID to standard output";
+    case GS_VERB_SERVE:
+        return "no files";
+    default:
+        return "text to standard output";
+    }
+}
+
+/* Options that name a file to write have no effect where no process runs. A process that
+ * is attached to writes them, but for a trace, which has an end of its own. */
+static void refuse_outputs(const struct gs_arguments *arguments)
+{
+    static const enum gs_option_row rows[] = {
+        GS_OPTION_ROW_output, GS_OPTION_ROW_output_file, GS_OPTION_ROW_output_interval_ms,
+        GS_OPTION_ROW_metrics_file, GS_OPTION_ROW_trace_file};
+    char name[NAME_BYTES];
+    bool writes = arguments->verb == GS_VERB_CDI ||
+                  (arguments->verb == GS_VERB_REPORT && !arguments->summary);
+    if (arguments->verb == GS_VERB_ATTACH) {
+        if (is_set_here(GS_OPTION_ROW_trace_file)) {
+            gs_help_refuse(GS_VERB_ATTACH,
+                           "attach: --trace-file: a trace of a running process is "
+                           "recorded by gpushim trace PID FILE");
+        }
+        refuse_foreign_files();
+        return;
+    }
+    for (size_t i = 0; i < GS_ARRAY_LEN(rows) && !writes; i++) {
+        if (is_set_here(rows[i])) {
+            gs_help_refuse(arguments->verb, "%s has no effect: gpushim %s%s writes %s",
+                           gs_option_argument(gs_options_table[rows[i]].name, name),
+                           word_of(arguments->verb),
+                           arguments->summary ? " --summary" : "",
+                           written_by(arguments->verb));
         }
     }
 }
