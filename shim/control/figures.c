@@ -47,6 +47,20 @@ static void add_totals(struct gs_answer *out, const struct gs_state *state, int 
     }
 }
 
+/* Nothing if all was recorded from the start. */
+static void add_recorded(struct gs_answer *out, const struct gs_tracker *tracker)
+{
+    struct gs_tracker_windows windows;
+    gs_tracker_get_windows(tracker, &windows);
+    if (windows.switched && windows.count > 0) {
+        add_bool(out, "attached", windows.attached);
+        add_number(out, "recorded_from_ns", windows.from_ns);
+    }
+    if (windows.switched && !windows.open) {
+        add_number(out, "recorded_to_ns", windows.to_ns);
+    }
+}
+
 static void add_pool(struct gs_answer *out, struct gs_pool *pool, int device)
 {
     struct gs_pool_stats stats = {0};
@@ -98,6 +112,7 @@ void gs_answer_stats(struct gs_state *state, char *text, struct gs_answer *out)
     if (state->tracker) {
         add_number(out, "uptime_ns", gs_tracker_now(state->tracker));
         add_number(out, "errors", gs_tracker_error_count(state->tracker));
+        add_recorded(out, state->tracker);
     }
     add_devices(out, state);
     gs_answer_add(out, "}");

@@ -63,6 +63,22 @@ static void print_row(const struct gs_live_totals_row *row)
     putchar('\n');
 }
 
+/* What the figures are of, if not of the whole run. */
+static void print_recorded(const struct gs_live_totals *totals)
+{
+    char from[24], to[24];
+    if (totals->recorded_from_ns == 0 && totals->recorded_to_ns == 0) {
+        return;
+    }
+    printf("  recorded from %s ", gs_text_duration(totals->recorded_from_ns, from));
+    if (totals->recorded_to_ns != 0) {
+        printf("to %s", gs_text_duration(totals->recorded_to_ns, to));
+    } else {
+        printf("on");
+    }
+    puts(totals->attached ? " (attached): memory allocated before is not counted" : "");
+}
+
 /* Returns false if the answer cannot be read. */
 static bool print_stats(const struct gs_ask_answer *answer)
 {
@@ -84,6 +100,7 @@ static bool print_stats(const struct gs_ask_answer *answer)
     for (unsigned i = 0; i < totals.row_count; i++) {
         print_row(&totals.rows[i]);
     }
+    print_recorded(&totals);
     return true;
 }
 

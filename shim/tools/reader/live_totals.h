@@ -23,6 +23,9 @@ struct gs_live_totals {
     char container[GS_CONTAINER_TEXT]; /* "": none, or it was not asked */
     const char *halted; /* why it does not go on: "stopped", "paused"; NULL: it does */
     uint64_t at_ns;     /* gs_now_ns when it was read */
+    bool attached;      /* its memory from before gpushim attach is not counted */
+    /* 0: recorded from the start; of the last time; 0: it goes on. */
+    uint64_t recorded_from_ns, recorded_to_ns;
     /* Devices that had memory, and pinned host memory if there ever was any; at least one
      * row. */
     struct gs_live_totals_row rows[GS_MAX_DEVICES + 1];
@@ -31,6 +34,9 @@ struct gs_live_totals {
 
 /* The process has just made the file: it is to be read again. */
 extern const char gs_live_totals_too_early[];
+
+/* The process answers, and has no figures, as after gpushim detach. */
+extern const char gs_live_totals_refused[];
 
 /* Reads a file. False: *problem is the reason, as the end of a sentence. */
 bool gs_live_totals_read(const char *path, struct gs_live_totals *out,

@@ -15,6 +15,8 @@
 /* The longest wait for a process: top asks one after the other. */
 #define WAIT_MS 300
 
+const char gs_live_totals_refused[] = "it records nothing";
+
 /* A device, or pinned memory, as gs_answer_stats writes it. */
 struct row {
     uint64_t device, live_bytes, peak_bytes, allocs, reserved_bytes;
@@ -105,6 +107,11 @@ bool gs_live_totals_parse(char *text, struct gs_live_totals *out, const char **p
         {"rank", 0, GS_JSON_CALL, read_rank},
         {"command", 0, GS_JSON_CALL, read_command},
         {"host", 0, GS_JSON_CALL, read_host},
+        {"attached", offsetof(struct gs_live_totals, attached), GS_JSON_BOOL, NULL},
+        {"recorded_from_ns", offsetof(struct gs_live_totals, recorded_from_ns),
+         GS_JSON_NUMBER, NULL},
+        {"recorded_to_ns", offsetof(struct gs_live_totals, recorded_to_ns),
+         GS_JSON_NUMBER, NULL},
         {"devices", 0, GS_JSON_CALL, read_devices},
         {"pinned", 0, GS_JSON_CALL, read_pinned}};
     struct gs_json_read json = {.at = text};
@@ -112,6 +119,8 @@ bool gs_live_totals_parse(char *text, struct gs_live_totals *out, const char **p
     out->container[0] = '\0';
     out->process.rank = -1;
     out->row_count = 0;
+    out->attached = false;
+    out->recorded_from_ns = out->recorded_to_ns = 0;
     gs_json_read_fields(&json, fields, GS_ARRAY_LEN(fields), out);
     *problem = json.problem;
     if (out->row_count == 0) {
@@ -135,7 +144,7 @@ bool gs_live_totals_ask(const char *name, struct gs_live_totals *out,
     }
     bool read = !answer.refused && gs_live_totals_parse(answer.text, out, problem);
     if (answer.refused) {
-        *problem = "it refuses";
+        *problem = gs_live_totals_refused;
     }
     if (read) {
         out->process.pid = answer.pid;

@@ -264,7 +264,9 @@ static void ask_thread(struct gs_top_file *file)
         }
         end(file);
     } else if (file->shown) {
-        halt(file, file->problem == gs_ask_stopped ? "stopped" : "no answer");
+        halt(file, file->problem == gs_ask_stopped           ? "stopped"
+                   : file->problem == gs_live_totals_refused ? "not recorded"
+                                                             : "no answer");
     } else {
         struct gs_ask_thread thread = {.pid = 0};
         (void)gs_ask_read_name(file->path, &thread);

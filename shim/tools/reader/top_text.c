@@ -154,6 +154,9 @@ void gs_top_write_row(const struct gs_top_row *row, bool narrow, struct gs_text 
     if (row->ended) {
         gs_text_add(text, "(%s) ", gs_state_ending(process));
     }
+    if (row->totals->attached) {
+        gs_text_add(text, "(attached) ");
+    }
     if (row->totals->halted && !row->ended) {
         gs_text_add(text, "(%s) ", row->totals->halted);
     }

@@ -573,12 +573,12 @@ function summaryText() {
     `${counted(places, 'call site')}${running ? `; still running${report.process.ending?.startsWith('as of ') ? ' then' : ''}` : isLive && !killedBy(report.process) ? '; ended without a report' : ''}`;
 }
 
-function windowsText({ windows, first_from_ns, from_ns, to_ns }) {
+function windowsText({ attached, windows, first_from_ns, from_ns, to_ns }) {
   if (windows === 0) return 'nothing was recorded: tracking was never started (GPUSHIM_TRACK=later)';
-  if (windows === 1 && from_ns === 0 && to_ns === null) return '';
+  if (!attached && windows === 1 && from_ns === 0 && to_ns === null) return '';
   const times = windows > 1 ? `${countText(windows)} times, first from ${durationText(first_from_ns)}, last ` : '';
-  return `recorded ${times}from ${durationText(from_ns)} ${to_ns === null ? 'on' : `to ${durationText(to_ns)}`}: ` +
-    'allocations at other times are not included';
+  return `recorded ${times}from ${durationText(from_ns)} ${to_ns === null ? 'on' : `to ${durationText(to_ns)}`}` +
+    (attached && windows === 1 ? ' (attached): memory allocated before is not counted' : ': allocations at other times are not included');
 }
 
 function notesOf({ no_start, uncounted, order_ended }) {
