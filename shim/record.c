@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "shim/link/real.h"
+#include "shim/settings/environment.h"
 #include "shim/settings/log.h"
 #include "tracker/report/text/text.h"
 
@@ -26,7 +27,8 @@ void gs_record_trace_changed(void)
 
 void gs_record_configure(const struct gs_options *options, bool tallied)
 {
-    bool part = !options->track_start || options->track_signal[0];
+    bool part =
+        !options->track_start || options->track_signal[0] || gs_environment_is_replaced();
     bool fewer = options->track_sample_bytes || options->track_min_bytes;
     is_tallied = tallied;
     is_detailed = is_tallied || (options->track && (part || fewer));

@@ -19,14 +19,18 @@
 #include "shim/trace/trace.h"
 #include "shim/trace/trace_file.h"
 #include "tracker/names/child_waits.h"
+#include "tracker/statefile/state_memory.h"
 
 /* How long the trim thread may look for a time at which the device is idle. */
 #define TRIM_NS 2000000000ull
+
+static void answer_detach(struct gs_state *state, char *text, struct gs_answer *out);
 
 static const struct {
     const char *word, *argument;
     void (*answer)(struct gs_state *state, char *text, struct gs_answer *out);
 } requests[] = {
+    {"detach", "", answer_detach}, /* gpushim detach does more than to ask */
 #define GS_REQUEST(word, verb, processes, argument) {#word, argument, gs_answer_##word},
 #include "shim/control/requests.def"
 };
@@ -79,7 +83,11 @@ void gs_answer(struct gs_state *state, char *line, struct gs_answer *out)
                                                      : "no argument");
             return;
         }
-        requests[i].answer(state, argument, out);
+        if (gs_attach_has_ended()) {
+            gs_answer_refuse(out, "nothing is recorded since gpushim detach");
+        } else {
+            requests[i].answer(state, argument, out);
+        }
         return;
     }
     gs_answer_refuse(out, "unknown request; this process has gpushim " GPUSHIM_VERSION);
@@ -176,10 +184,6 @@ void gs_answer_trace(struct gs_state *state, char *text, struct gs_answer *out)
         gs_answer_refuse(out, "trace takes start FILE, or stop");
         return;
     }
-    if (starts && gs_attach_has_ended()) {
-        gs_answer_refuse(out, "nothing is recorded since gpushim detach");
-        return;
-    }
     if (!starts && !gs_trace_file_path()[0]) {
         gs_answer_refuse(out, "no trace is recorded");
         return;
@@ -218,6 +222,12 @@ void gs_answer_dump(struct gs_state *state, char *text, struct gs_answer *out)
 {
     (void)text;
     report(state, (struct gs_interim){.ending = "on gpushim dump"}, out);
+}
+
+static void answer_detach(struct gs_state *state, char *text, struct gs_answer *out)
+{
+    (void)text;
+    report(state, (struct gs_interim){.ending = GS_STATE_DETACHED}, out);
 }
 
 void gs_answer_owners(struct gs_state *state, char *text, struct gs_answer *out)

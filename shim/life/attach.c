@@ -16,9 +16,16 @@
 #include "shim/link/hook_rows.h"
 #include "shim/link/linker.h"
 #include "shim/link/real.h"
+#include "shim/record.h"
+#include "shim/report/finish.h"
+#include "shim/report/interim.h"
+#include "shim/report/trace_stacks.h"
 #include "shim/settings/environment.h"
 #include "shim/settings/options.h"
+#include "shim/settings/process_start.h"
 #include "shim/state/state.h"
+#include "shim/statefile/state_file.h"
+#include "shim/trace/trace.h"
 
 #define ANSWER_BYTES  (256u << 10)
 #define REQUEST_BYTES (64u << 10)
@@ -155,13 +162,39 @@ static const char *why_not(void)
     return NULL;
 }
 
-/* Records from now on, or no longer. */
-static void record(bool on)
+/* Times of the tracker have room for 208 days. */
+#define LONGEST_RUN_NS (100 * UINT64_C(86400) * 1000000000)
+
+/* Records from now on. Before the library has started there was no CUDA call, and it will
+ * record all of them. */
+static void begin_recording(void)
 {
     struct gs_state *state = gs_state_peek();
-    if (state && state->tracker && gs_tracker_records(state->tracker) != on) {
+    uint64_t ran_ns = gs_process_ran_ns();
+    if (state && state->tracker) {
+        gs_tracker_restart(state->tracker,
+                           ran_ns < LONGEST_RUN_NS ? ran_ns : LONGEST_RUN_NS);
+        gs_interim_attach(&state->options);
+        __atomic_store_n(&state->detached, false, __ATOMIC_RELEASE);
+        gs_state_file_ending("", false);
+    }
+}
+
+/* Nothing of the library happens at the end of the process after this. */
+static void end_recording(void)
+{
+    struct gs_state *state = gs_state_peek();
+    if (!state || !state->tracker) {
+        return;
+    }
+    if (gs_tracker_records(state->tracker)) {
         gs_tracker_switch(state->tracker);
     }
+    gs_trace_end();
+    gs_record_trace_changed();
+    gs_trace_stacks_write();
+    gs_interim_detach();
+    gs_finish_detach();
 }
 
 /* Starts the library if CUDA has started; else the first call that is seen does. */
@@ -197,25 +230,28 @@ static void attach(const char *lines)
             gs_real_lacks());
         return;
     }
-    record(true);
+    begin_recording();
     bool all = gs_deep_modules_take();
     __atomic_store_n(&attached, true, __ATOMIC_RELEASE);
     add("attached\n%s", all ? "" : "partly\n");
     add_addresses(false);
 }
 
-/* Also works if the library is detached already: the command may have been killed before
- * it finished. */
+/* If the library is detached already, the command may have been killed before it replaced
+ * the words. */
 static void detach(void)
 {
     if (!gs_environment_is_replaced()) {
         add("refused gpushim is not attached to it\n");
         return;
     }
-    gs_deep_modules_leave();
-    record(false);
-    __atomic_store_n(&attached, false, __ATOMIC_RELEASE);
-    add("detached\n");
+    bool again = !attached;
+    if (!again) {
+        gs_deep_modules_leave();
+        __atomic_store_n(&attached, false, __ATOMIC_RELEASE);
+        end_recording();
+    }
+    add(again ? "again\n" : "detached\n");
     add_addresses(true);
 }
 

@@ -38,8 +38,10 @@
 #include "shim/state/state.h"
 #include "shim/statefile/state_file.h"
 #include "shim/trace/trace_file.h"
+#include "tracker/names/child_waits.h"
 #include "tracker/python/python.h"
 #include "tracker/stacks/alt_stack.h"
+#include "tracker/statefile/state_memory.h"
 
 /* Used by one report at a time: `reported` of the state names the thread. */
 static struct gs_statistics statistics[GS_MAX_DEVICES];
@@ -408,7 +410,8 @@ static bool nothing_to_report(struct gs_state *state)
 bool gs_finish_due(void)
 {
     const struct gs_state *state = gs_state_peek();
-    return state && state->tracker && state->pid == (pid_t)syscall(SYS_getpid);
+    return state && state->tracker && state->pid == (pid_t)syscall(SYS_getpid) &&
+           !__atomic_load_n(&state->detached, __ATOMIC_ACQUIRE);
 }
 
 /* The remaining exit work takes longer than the process would have lived: keeps Python's
@@ -510,6 +513,36 @@ void gs_finish_interim(const struct gs_interim *what)
     if (!what->text) {
         write_metrics(state);
     }
+    end(state, REPORT_NONE);
+}
+
+/* No child finds lines that the program would notice. */
+static void write_detached(void *arg)
+{
+    struct gs_state *state = arg;
+    struct gs_report_lines lines = {
+        .why_none = gs_child_is_heard_anywhere() ? gs_lines_heard : NULL};
+    lines.wanted = !lines.why_none;
+    collect(state, true, gs_outputs_wanted());
+    struct gs_report_config config = describe(state, GS_STATE_DETACHED, lines);
+    config.running = true;
+    (void)write_report(state, config, GS_OUTPUTS_END, NULL);
+}
+
+void gs_finish_detach(void)
+{
+    struct gs_state *state = gs_state_peek();
+    if (!gs_finish_due() || !begin_in_turn(state)) {
+        return;
+    }
+    gs_thread.depth = 1;
+    if (state->options.log_file[0] || gs_outputs_wanted() ||
+        gs_outputs_metrics_wanted()) {
+        gs_alt_stack_call(GS_ALT_STACK_BYTES, write_detached, state);
+    }
+    gs_state_file_ending(GS_STATE_DETACHED, false);
+    __atomic_store_n(&state->detached, true, __ATOMIC_RELEASE);
+    gs_thread.depth = 0;
     end(state, REPORT_NONE);
 }
 

@@ -49,6 +49,10 @@ void gs_finish_interim(const struct gs_interim *what);
  * a report is being written. Not for a thread of the program. */
 void gs_finish_metrics(void);
 
+/* Writes the log's report, the files and the state file's end for gpushim detach, as the
+ * program goes on, unless the last report was written. After it none is due. */
+void gs_finish_detach(void);
+
 /* Returns true if this process has a report to write at its end. Async-signal-safe. */
 bool gs_finish_due(void);
 

@@ -56,6 +56,7 @@ static struct {
     pid_t pid;                   /* process whose thread waits; 0: none */
     struct gs_tracker *tracker;  /* switched by `track` */
     bool starts;                 /* the first switch starts recording */
+    bool given_up;               /* gpushim detach: the handlers are removed */
 } signals;
 
 /* The switches that were logged; its lock keeps one from being logged after the last
@@ -274,11 +275,33 @@ void gs_interim_start(const struct gs_options *options, struct gs_tracker *track
     }
 }
 
-void gs_interim_reset(void)
+void gs_interim_detach(void)
 {
     give_up(signals.dump);
     give_up(signals.term);
     give_up(signals.track);
+    signals.given_up = true;
+}
+
+void gs_interim_attach(const struct gs_options *options)
+{
+    if (!signals.tracker) {
+        return;
+    }
+    if (signals.given_up) { /* the thread still waits */
+        signals.given_up = false;
+        handle_all(options, signals.tracker,
+                   read_signal("GPUSHIM_REPORT_ON", options->dump_signal), signals.track);
+    }
+    gs_mutex_lock(&switches.lock);
+    signals.starts = true; /* as the tracker, since gs_tracker_restart */
+    switches.logged = gs_tracker_switches(signals.tracker);
+    gs_mutex_unlock(&switches.lock);
+}
+
+void gs_interim_reset(void)
+{
+    gs_interim_detach();
     gs_mutex_init(&switches.lock, GS_RANK_SWITCHES);
     switches.logged = 0;
     memset(&signals, 0, sizeof(signals));

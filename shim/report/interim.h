@@ -19,6 +19,11 @@ void gs_interim_log_switches(void);
 /* In a forked child: forgets the thread, and restores the signals' defaults. */
 void gs_interim_reset(void);
 
+/* gpushim detach: the signals do what they did before. */
+void gs_interim_detach(void);
+/* gpushim attach, after gs_tracker_restart. */
+void gs_interim_attach(const struct gs_options *options);
+
 /*
  * Called when neither the driver nor the pool has memory for an allocation of the device.
  * For the first one of each size class it writes a report of the owners of live memory

@@ -144,12 +144,13 @@ static void nap_until_due(void)
     }
 }
 
-/* Sleeps for the whole interval after each turn, however long the turn took. */
+/* Sleeps for the whole interval after each turn, however long the turn took. Detached, it
+ * sleeps on. */
 static void *run_at_intervals(void *unused)
 {
     struct gs_state *state = NULL;
     gs_thread.depth = 1;
-    while (!state || (gs_finish_due() && !gs_own_threads_remain())) {
+    while (!state || !gs_own_threads_remain()) {
         nap_until_due();
         state = gs_state_peek(); /* NULL while a slow start is in progress */
         for (size_t i = 0; i < GS_ARRAY_LEN(turns); i++) {

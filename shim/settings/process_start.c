@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "gs_read_text.h"
 
@@ -45,6 +47,20 @@ enum gs_status gs_process_start(int64_t pid, uint64_t *start)
 {
     bool unused;
     return look_up(pid, start, &unused) == RUNS ? GS_OK : GS_ERR_NOT_FOUND;
+}
+
+uint64_t gs_process_ran_ns(void)
+{
+    uint64_t start = 0;
+    struct timespec now = {0};
+    long ticks = sysconf(_SC_CLK_TCK);
+    if (gs_process_start(gs_process_self(), &start) != GS_OK || ticks <= 0 ||
+        clock_gettime(CLOCK_BOOTTIME, &now) != 0) {
+        return 0;
+    }
+    uint64_t now_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    uint64_t start_ns = start * (1000000000u / (uint64_t)ticks);
+    return now_ns > start_ns ? now_ns - start_ns : 0;
 }
 
 bool gs_process_exiting(int64_t pid, uint64_t start, uint64_t mask)

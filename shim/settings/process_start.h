@@ -11,6 +11,9 @@
  * GS_ERR_NOT_FOUND: it has ended, or cannot be seen. */
 enum gs_status gs_process_start(int64_t pid, uint64_t *start) GS_MUST_USE;
 
+/* How long this process has run; 0: it cannot be read. */
+uint64_t gs_process_ran_ns(void);
+
 /* Returns true while the process ends: its memory has been removed, its descriptors may
  * be open. In: start, by the bits of `mask` */
 bool gs_process_exiting(int64_t pid, uint64_t start, uint64_t mask);

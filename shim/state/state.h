@@ -35,7 +35,8 @@ struct gs_state {
     struct gs_pool *host_pool;   /* likewise: pinned memory; exists only with the pool */
     struct gs_contexts contexts; /* locks itself */
     int reported;                /* atomic: enum reported of finish.c, or a thread's id */
-    bool bad; /* there were leaks or errors; set before `reported` says written */
+    bool bad;      /* there were leaks or errors; set before `reported` says written */
+    bool detached; /* atomic: nothing is reported until the next gpushim attach */
     /* Names of the known devices, written once, under contexts.lock. */
     char device_names[GS_MAX_DEVICES][GS_DEVICE_NAME_BYTES];
     char device_buses[GS_MAX_DEVICES][GS_DEVICE_BUS_BYTES];  /* likewise; "": unknown */

@@ -26,7 +26,9 @@ struct gs_state_process {
     char host[128], command[192];
     char program[256]; /* path of its file; empty: not known, or too long */
     char ending[160];  /* empty: no last report was written */
-    uint32_t bad;      /* that report had leaks or errors */
+/* The ending of a process that ran on. */
+#define GS_STATE_DETACHED "on gpushim detach"
+    uint32_t bad; /* that report had leaks or errors */
     /* What the command gpushim saw of an end without a report, "killed by SIGKILL", and
      * when; empty: nothing. */
     char seen_ending[64];

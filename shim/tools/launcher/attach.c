@@ -311,45 +311,53 @@ static bool attach(pid_t pid, unsigned wait_ms)
     return true;
 }
 
-/* The report, from the process itself. */
-static void print_report(pid_t pid, unsigned wait_ms)
+/* Prints the report, from the process itself. Out: why  why there is none; "": there is
+ */
+static void print_report(pid_t pid, unsigned wait_ms, char *why, size_t size)
 {
     struct gs_ask_thread thread;
     struct gs_ask_answer answer = {.problem = gs_ask_find(pid, &thread)};
-    if (answer.problem == gs_ask_gone) {
-        gs_launcher_warn("process %ld: no report: it made no CUDA call since, or its "
-                         "thread that answers could not start (docs/state.md)",
-                         (long)pid);
-        return;
+    bool answered = !answer.problem && gs_ask(&thread, "detach", wait_ms, &answer);
+    why[0] = '\0';
+    if (answered && !answer.refused) {
+        (void)fwrite(answer.text, 1, answer.length, stdout);
+        (void)fflush(stdout); /* in order with messages */
+    } else {
+        (void)snprintf(why, size, "%s",
+                       answered                        ? answer.text
+                       : answer.problem == gs_ask_gone ? "it made no CUDA call since, or "
+                                                         "its thread that answers could "
+                                                         "not start (docs/state.md)"
+                                                       : answer.problem);
     }
-    if (answer.problem || !gs_ask(&thread, "dump", wait_ms, &answer)) {
-        gs_launcher_warn("process %ld: no report: %s", (long)pid, answer.problem);
-        return;
+    if (answered) {
+        free(answer.text);
     }
-    (void)fwrite(answer.text, 1, answer.length, stdout);
-    if (answer.refused) {
-        putchar('\n');
-    }
-    free(answer.text);
-    (void)fflush(stdout);
 }
 
 static bool detach(pid_t pid, unsigned wait_ms)
 {
+    static const char not_attached[] = "gpushim is not attached to it";
+    char why[512];
+    uint64_t words;
     if (!is_loaded(pid)) {
         const char *launcher = gs_ask_why_launcher(pid);
         gs_launcher_warn("process %ld: %s", (long)pid,
-                         launcher ? launcher : "gpushim is not attached to it");
+                         launcher ? launcher : not_attached);
         return false;
     }
-    print_report(pid, wait_ms);
-    if (!call(pid, loaded_name, "detach", wait_ms, true, &reply)) {
-        return false;
-    }
-    uint64_t words;
-    if (!replace(pid, &reply, "some calls still pass through gpushim; detach again",
+    print_report(pid, wait_ms, why, sizeof(why));
+    if (!call(pid, loaded_name, "detach", wait_ms, true, &reply) ||
+        !replace(pid, &reply, "some calls still pass through gpushim; detach again",
                  &words)) {
         return false;
+    }
+    if (reply.again && words == 0) {
+        gs_launcher_warn("process %ld: %s", (long)pid, not_attached);
+        return false;
+    }
+    if (why[0] && !reply.again) {
+        gs_launcher_warn("process %ld: no report: %s", (long)pid, why);
     }
     printf("%ld: detached: %llu words replaced\n", (long)pid, (unsigned long long)words);
     return true;

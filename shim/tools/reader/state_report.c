@@ -125,7 +125,8 @@ static struct gs_report_config describe(const struct gs_state_found *found, bool
     config.pid = (long)process->pid;
     config.ending = ending_of(found, running);
     config.is_copy = gs_state_is_copy(process);
-    config.running = running || config.is_copy;
+    config.running =
+        running || config.is_copy || strcmp(process->ending, GS_STATE_DETACHED) == 0;
     config.killed = !config.running && !process->ending[0];
     config.devices = devices;
     config.device_count = header->device_count;

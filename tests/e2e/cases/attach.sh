@@ -180,7 +180,7 @@ attach_nvml_case() {
 }
 add_case "attach says what is from before" attach_nvml_case
 
-# Again, with other options, which come too late; and it detaches twice, as after a command that was killed.
+# Again, with other options, which come too late; and it detaches twice.
 attach_again_case() {
   attach_start "$apps/attached_$1" .
   run_in first -- "$build/gpushim" --leak-max=1 attach "$pid"
@@ -193,18 +193,113 @@ attach_again_case() {
   attach_step more freed
   run_in last -- "$build/gpushim" detach "$pid"
   attach_end
-  for name in first second other detach twice back last; do
+  for name in first second other detach back last; do
     expect_status $name 0
   done
+  expect_status twice 1
   expect_quiet second
   expect_text second.out "^$pid: attached before: "
   expect_equal 'other options' "gpushim: process $pid: its options stay those of the first attach" "$(<other.err)"
-  expect_text twice.out "^$pid: detached: 0 words replaced\$"
+  expect_equal 'detached twice' "gpushim: process $pid: gpushim is not attached to it" "$(<twice.err)"
   expect_quiet back
   expect_text last.out "^$pid: detached: [1-9][0-9]* words replaced\$"
 }
 for way in shared linked; do
   add_case "attach again $way" attach_again_case "$way"
+done
+
+# After detaching the process ends as natively: no report, no status of --error-exitcode for what it frees by then, and
+# no file changes. Each file says what there was at detaching. Alone sees a library that reports at exit.
+attach_left_case() {
+  local sums name
+
+  attach_start "$apps/attached_$1" .
+  run_in attach -- "$build/gpushim" --error-exitcode=9 --log-file="$PWD/log" --output=json --output-file="$PWD/out.json" \
+    --metrics-file="$PWD/metrics" --state-file="$PWD/state" --interval=output:100ms attach "$pid"
+  attach_step begin done
+  run_in detach -- "$build/gpushim" detach "$pid"
+  for name in log out.json metrics state; do
+    [[ -s $name ]] || fail "no file $name is written"
+  done
+  sums=$(cksum log out.json metrics state)
+  run_in stats -- "$build/gpushim" stats "$pid"
+  sleep 0.3 # three intervals
+  attach_step more freed
+  attach_end
+  expect_equal 'the files after the end' "$sums" "$(cksum log out.json metrics state)"
+  [[ ! -e out.1.json && ! -e state.data ]] || fail 'more files are written'
+  expect_status attach 0
+  expect_status detach 0
+  expect_text detach.out "^==$pid== gpushim .* on gpushim detach\$"
+  expect_text log "^==$pid== gpushim .* on gpushim detach\$"
+  expect_text log "^==$pid== .* 0 errors so far, 6[.]00 MiB live in 2 allocations"
+  expect_text out.json '"live": 1|"leaked_bytes": 6291456'
+  run_in report -- "$build/gpushim" report state
+  expect_text report.out "^==$pid== gpushim .* on gpushim detach\$"
+  expect_text report.out "^==$pid== LIVE 1: 6[.]00 MiB in 2 allocations"
+  expect_status stats 1
+  expect_equal 'figures of a detached process' "gpushim: process $pid: nothing is recorded since gpushim detach" "$(<stats.err)"
+}
+for way in shared linked; do
+  add_case "attach leaves nothing behind $way" attach_left_case "$way"
+done
+
+# Signals do what they do natively after detaching, and write a report again once it is attached to again. Alone sees a
+# handler that stays.
+attach_signal_case() {
+  local status=0
+
+  attach_start "$apps/attached_linked" .
+  for i in 1 2; do
+    run_in attach -- "$build/gpushim" --report-on=SIGUSR1 --log-file="$PWD/log" attach "$pid"
+    kill -USR1 "$pid"
+    await 25 grep -qs 'on SIGUSR1$' log || fail "SIGUSR1 writes no report the time number $i"
+    run_in detach -- "$build/gpushim" detach "$pid"
+    rm log
+  done
+  kill -USR1 "$pid"
+  wait "$pid" || status=$?
+  expect_equal 'the status' "$((128 + $(kill -l USR1)))" "$status"
+  [[ ! -e log ]] || fail 'a report is written'
+}
+add_case "attach leaves signals" attach_signal_case
+
+# What was recorded before detaching may be freed and allocated anew, unseen: it is forgotten. Alone sees blocks of the
+# first recording counted in the second, and a free of one that is an error.
+attach_anew_case() {
+  need python3
+  attach_start "$apps/attached_$1" .
+  run_in first -- "$build/gpushim" attach "$pid"
+  attach_step begin done
+  run_in detach -- "$build/gpushim" detach "$pid"
+  run_in second -- "$build/gpushim" attach "$pid"
+  attach_step more freed
+  run_in stats -- "$build/gpushim" stats --json "$pid"
+  run_in short -- "$build/gpushim" stats "$pid"
+  run_in json -- "$build/gpushim" export "$pid" json
+  run_in last -- "$build/gpushim" detach "$pid"
+  run_in none -- "$build/gpushim" detach "$pid"
+  attach_end
+  expect_text detach.out "^==$pid== .* 0 errors so far, 6[.]00 MiB live in 2 allocations"
+  python3 -S - <<'PY' >found || fail 'the answers are no JSON'
+import json
+now = json.load(open("stats.out"))
+device, recorded = now["devices"][0], json.load(open("json.out"))["recorded"]
+print(device["allocs"], device["frees"], device["live_bytes"], device["peak_bytes"], now["pinned"]["allocs"], now["errors"])
+print(now["attached"], recorded["attached"], recorded["windows"], recorded["from_ns"] == now["recorded_from_ns"] > 0)
+PY
+  expect_equal 'what is recorded anew' '0 0 0 0 0 0
+True True 1 True' "$(<found)"
+  expect_text last.out "^==$pid== .* 0 errors so far, 0 B live"
+  expect_text last.out "^==$pid== recorded from [0-9.]+ m?s on [(]attached[)]: memory allocated before is not counted\$"
+  expect_text short.out '^  recorded from [0-9.]+ m?s on [(]attached[)]: memory allocated before is not counted$'
+  expect_status last 0
+  expect_status none 1
+  expect_equal 'detached twice' "gpushim: process $pid: gpushim is not attached to it" "$(<none.err)"
+  expect_equal 'its report' '' "$(<none.out)"
+}
+for way in shared static linked; do
+  add_case "attach anew $way" attach_anew_case "$way"
 done
 
 # It detaches by itself.
@@ -346,6 +441,7 @@ attach_refused_case() {
   run_in word -- "$build/gpushim" attach me
   run_in empty -- "$build/gpushim" attach
   run_in off -- "$build/gpushim" --no-track attach "$$"
+  run_in trace -- "$build/gpushim" attach --trace-file=x "$$"
   LD_PRELOAD=$apps/stub-driver/libcuda.so.1 sleep 60 &
   stub=$!
   run_in lacks -- "$build/gpushim" attach "$stub"
@@ -362,13 +458,14 @@ attach_refused_case() {
   for name in none never under_it lacks; do
     expect_status $name 1
   done
-  for name in word empty off long; do
+  for name in word empty off long trace; do
     expect_status $name 2
   done
   expect_text none.err '^gpushim: process 999999: no such process$'
   expect_equal 'a word' 'gpushim: a process is a number from 1 to 2147483647, not me' "$(<word.err)"
   expect_equal 'nothing to record' "gpushim: attach: with GPUSHIM_ENABLE=off or GPUSHIM_TRACK=off nothing is recorded" \
     "$(<off.err)"
+  expect_text trace.err '^gpushim: attach: --trace-file: a trace of a running process is recorded by gpushim trace PID FILE$'
   expect_text empty.err '^gpushim: attach: no PID is given$'
   expect_equal 'not attached' "gpushim: process $$: gpushim is not attached to it" "$(<never.err)"
   expect_text lacks.err "^gpushim: process $stub: its CUDA driver lacks cu[A-Za-z0-9_]+: nothing can be recorded\$"
