@@ -385,6 +385,17 @@ static void sleep_seconds(unsigned long seconds)
     }
 }
 
+/* Attached, the library writes nothing to the program's standard error. */
+static void warn_of_no_log(void)
+{
+    const char *verbose = gs_options_table[GS_OPTION_ROW_verbose].name;
+    const char *log = getenv(gs_options_table[GS_OPTION_ROW_log_file].name);
+    if (gs_arguments_is_set(verbose) && !(log && log[0])) {
+        gs_launcher_warn("attach: --verbose has no effect without --log-file: the "
+                         "program's output stays its own");
+    }
+}
+
 int gs_attach_run(const struct gs_arguments *arguments)
 {
     const bool is_attach = arguments->verb == GS_VERB_ATTACH;
@@ -408,6 +419,9 @@ int gs_attach_run(const struct gs_arguments *arguments)
         gs_launcher_fail(GS_EXIT_USAGE,
                          "attach: with GPUSHIM_ENABLE=off or GPUSHIM_TRACK=off nothing "
                          "is recorded");
+    }
+    if (is_attach) {
+        warn_of_no_log();
     }
     gs_paths_make_absolute();
     gs_lists_join();
