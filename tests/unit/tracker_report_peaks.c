@@ -157,6 +157,24 @@ Test(report_peaks, beside_leaks_are_a_line_unless_asked_for)
     gs_suppressions_destroy(config.suppressions);
 }
 
+/* Rules need the names of all leaks, before peaks are chosen. Alone sees peaks without
+ * call stacks where there is any rule, in both forms. */
+Test(report_peaks, have_call_stacks_beside_rules)
+{
+    uint32_t id =
+        make(0x10000, 3 * GS_MIB, TEST_STACK(stacks, AT_CUDART, AT_LOAD, AT_MAIN));
+
+    (void)make(0x20000, GS_MIB, TEST_STACK(stacks, AT_CUDART, AT_RUN, AT_MAIN));
+    gs_tracker_remove(tracker, id, NULL);
+    config.suppressions = test_rules("leak:^nobody$");
+    cr_expect_eq(told("PEAK 1: 3.00 MiB in "), 1);
+    cr_expect_eq(told("no call stack was recorded"), 0);
+    cr_expect_eq(told("#0 load_batch "), 1);
+    config.peaks_asked = false;
+    cr_expect_eq(told("; 3.00 MiB at load_batch loader.c:88 (GPUSHIM_PEAK_MAX)\n"), 1);
+    gs_suppressions_destroy(config.suppressions);
+}
+
 /* Peaks and frees by turns, faster than the clock can tell. */
 Test(report_peaks, that_are_about_right_say_so)
 {

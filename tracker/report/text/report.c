@@ -261,9 +261,33 @@ static void write_clean(const struct gs_report_writer *writer)
     gs_report_peaks(writer);
 }
 
-/* Names of stacks: the first ones; the others; those that are shown only after
- * merging. */
-#define FRAME_TABLES 3
+/* Names of stacks: the first ones; the others; those that are chosen only after the rules
+ * were applied; those that are shown only after merging. */
+#define FRAME_TABLES 4
+
+static void add_unnamed(const struct gs_report_writer *writer, struct gs_stack_ids *ids,
+                        uint32_t stack)
+{
+    if (gs_frame_table_show(writer->frames, writer->config, stack).count == 0) {
+        gs_stack_ids_add(ids, stack);
+    }
+}
+
+/* Names the stacks of peaks and registered memory, which the rules do not need. */
+static void fill_chosen(const struct gs_report_writer *writer,
+                        const struct gs_report_data *data, struct gs_frame_table *table)
+{
+    struct gs_stack_ids all = {0}, ids = {0};
+
+    gs_stack_ids_add_groups(&all, &data->registered, 0, data->registered_shown);
+    gs_report_peak_stacks(writer->config, data, &all);
+    for (size_t i = 0; i < all.count; i++) {
+        add_unnamed(writer, &ids, all.items[i]);
+    }
+    free(all.items);
+    gs_frame_table_take(table, writer->config, writer->tracker->config.stacks,
+                        writer->source, &ids);
+}
 
 /* Names the stacks of leaks that are printed only because other leaks were joined. */
 static void fill_shown(struct gs_report_writer *writer, const struct gs_report_data *data,
@@ -272,10 +296,7 @@ static void fill_shown(struct gs_report_writer *writer, const struct gs_report_d
     struct gs_stack_ids ids = {0};
 
     for (size_t i = 0; i < data->shown; i++) {
-        uint32_t stack = data->groups.items[i].stack;
-        if (gs_frame_table_show(writer->frames, writer->config, stack).count == 0) {
-            gs_stack_ids_add(&ids, stack);
-        }
+        add_unnamed(writer, &ids, data->groups.items[i].stack);
     }
     gs_frame_table_take(table, writer->config, writer->tracker->config.stacks,
                         writer->source, &ids);
@@ -285,11 +306,11 @@ static void fill_shown(struct gs_report_writer *writer, const struct gs_report_d
 static void merge_leaks(struct gs_report_writer *writer, struct gs_report_data *data,
                         struct gs_frame_table frames[FRAME_TABLES], bool all_named)
 {
-    struct gs_frame_table *more = all_named ? &frames[2] : &frames[1];
+    struct gs_frame_table *more = all_named ? &frames[3] : &frames[1];
 
     frames[0].rest = &frames[1];
     if (all_named) {
-        frames[1].rest = &frames[2];
+        frames[2].rest = &frames[3];
     }
     if (!gs_report_merge(writer->tracker, writer->config, writer->source, &frames[0],
                          more, data)) {
@@ -331,6 +352,10 @@ static void apply_rules(struct gs_report_writer *writer, struct gs_report_data *
         (data->shown > 0 || data->registered_shown > 0 || data->error_count > 0 ||
          data->peaks_printed || data->slow_shown > 0 || config->stack != 0)) {
         fill_frames(&frames[0], writer, data, 0, data->shown);
+    }
+    if (names) {
+        fill_chosen(writer, data, &frames[2]);
+        frames[1].rest = &frames[2];
     }
     gs_report_join_peaks(config, &frames[0], data);
     if (writer->text) {
