@@ -272,19 +272,34 @@ void gs_tracker_get_totals(struct gs_tracker *tracker, int device,
     gs_tracker_lock_give(&tracker->peak_lock, GS_RANK_PEAK);
 }
 
+static void add_row(struct gs_tracker_totals *sum, unsigned row,
+                    const struct gs_tracker_totals *totals)
+{
+    sum->allocs += totals->allocs;
+    sum->live_count += totals->live_count;
+    sum->live_bytes += row == GS_ROW_VIEWS ? 0 : totals->live_bytes;
+    if (row < GS_ROW_PINNED && totals->peak_bytes > sum->peak_bytes) {
+        sum->peak_bytes = totals->peak_bytes;
+    }
+}
+
+void gs_totals_sum(const struct gs_tracker_totals rows[GS_ROWS],
+                   struct gs_tracker_totals *sum)
+{
+    *sum = (struct gs_tracker_totals){0};
+    for (unsigned i = 0; i < GS_ROWS; i++) {
+        add_row(sum, i, &rows[i]);
+    }
+}
+
 void gs_tracker_sum_totals(struct gs_tracker *tracker, struct gs_tracker_totals *sum)
 {
     struct gs_tracker_totals row;
 
     *sum = (struct gs_tracker_totals){0};
-    for (int device = GS_TOTALS_FIRST; device < GS_MAX_DEVICES; device++) {
-        gs_tracker_get_totals(tracker, device, &row);
-        sum->allocs += row.allocs;
-        sum->live_count += row.live_count;
-        sum->live_bytes += device == GS_TOTALS_VIEWS ? 0 : row.live_bytes;
-        if (device >= 0 && row.peak_bytes > sum->peak_bytes) {
-            sum->peak_bytes = row.peak_bytes;
-        }
+    for (unsigned i = 0; i < GS_ROWS; i++) {
+        gs_tracker_get_totals(tracker, gs_totals_device(i), &row);
+        add_row(sum, i, &row);
     }
 }
 

@@ -446,6 +446,16 @@ void gs_lookup_free(struct gs_tracker *tracker);
 
 /* ---- totals.c --------------------------------------------------------------------- */
 
+/* The `device` of gs_tracker_get_totals for a row. */
+static inline int gs_totals_device(unsigned row)
+{
+    return row < GS_ROW_PINNED ? (int)row : GS_MAX_DEVICES - 1 - (int)row;
+}
+
+/* The sum of all rows, as gs_tracker_sum_totals. */
+void gs_totals_sum(const struct gs_tracker_totals rows[GS_ROWS],
+                   struct gs_tracker_totals *sum);
+
 void gs_totals_publish(struct gs_tracker *tracker, struct gs_shard *shard, unsigned row,
                        uint64_t now);
 

@@ -37,12 +37,22 @@ static void add_text(struct gs_answer *out, const char *name, const char *text)
     gs_answer_add(out, "\"");
 }
 
-static void add_totals(struct gs_answer *out, const struct gs_state *state, int row)
+/* Of one moment, for the control thread alone. */
+static struct gs_tracker_totals device_totals[GS_MAX_DEVICES], pinned_totals;
+
+static void take_totals(const struct gs_state *state)
 {
-    struct gs_tracker_totals totals;
+    for (int i = 0; state->tracker && i < GS_MAX_DEVICES; i++) {
+        gs_tracker_get_totals(state->tracker, i, &device_totals[i]);
+    }
+    gs_tracker_get_totals(state->tracker, GS_TOTALS_PINNED, &pinned_totals);
+}
+
+static void add_totals(struct gs_answer *out, const struct gs_state *state,
+                       const struct gs_tracker_totals *totals)
+{
     if (state->tracker) {
-        gs_tracker_get_totals(state->tracker, row, &totals);
-#define GS_TOTAL(name, unit, doc) add_number(out, #name, totals.name);
+#define GS_TOTAL(name, unit, doc) add_number(out, #name, totals->name);
 #include "tracker/totals.def"
     }
 }
@@ -80,14 +90,14 @@ static void add_devices(struct gs_answer *out, const struct gs_state *state)
         gs_answer_add(out, "%s{\"device\":%d", i > 0 ? "," : "", i);
         add_text(out, "name", named ? state->device_names[i] : "");
         add_text(out, "bus", named ? state->device_buses[i] : "");
-        add_totals(out, state, i);
+        add_totals(out, state, &device_totals[i]);
         if (state->pool) {
             add_pool(out, state->pool, i);
         }
         gs_answer_add(out, "}");
     }
     gs_answer_add(out, "],\"pinned\":{\"device\":-1");
-    add_totals(out, state, GS_TOTALS_PINNED);
+    add_totals(out, state, &pinned_totals);
     gs_answer_add(out, "}");
 }
 
@@ -101,6 +111,7 @@ void gs_answer_stats(struct gs_state *state, char *text, struct gs_answer *out)
     if (gs_process_start(state->pid, &start) != GS_OK) {
         start = 0;
     }
+    take_totals(state); /* before the time, so that no peak is later */
     gs_answer_add(out, "{\"pid\":%lld,\"rank\":%d", (long long)state->pid, gs_log_rank());
     add_text(out, "version", GPUSHIM_VERSION);
     add_text(out, "host", host);

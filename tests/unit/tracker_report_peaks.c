@@ -157,6 +157,40 @@ Test(report_peaks, beside_leaks_are_a_line_unless_asked_for)
     gs_suppressions_destroy(config.suppressions);
 }
 
+/* gs_report_source.resolve: another thread's allocation, while a report is written. */
+static void allocate_now(void *self, struct gs_symbol_request *requests, size_t count)
+{
+    static uint64_t next = 0x100000;
+
+    (void)self, (void)requests, (void)count;
+    (void)make(next++ << 20, 50 * GS_MIB, 0);
+}
+
+/* Alone sees figures that are read while the text is written: another peak than the one
+ * whose call sites follow, more live memory than there are call sites for, and a time
+ * after that of the report. */
+Test(report_peaks, are_of_the_same_moment_as_the_figures)
+{
+    struct gs_report_source source = test_source();
+    struct gs_text text = {0};
+    uint32_t id =
+        make(0x10000, 3 * GS_MIB, TEST_STACK(stacks, AT_CUDART, AT_LOAD, AT_MAIN));
+
+    (void)make(0x20000, GS_MIB, TEST_STACK(stacks, AT_CUDART, AT_RUN, AT_MAIN));
+    gs_tracker_remove(tracker, id, NULL);
+    config.running = true;
+    source.resolve = allocate_now;
+    source.is_live = true;
+    gs_report_write_from(tracker, &config, &source, &text, NULL);
+    test_take_prefix_off(text.data);
+    cr_expect_not_null(
+        strstr(text.data, "GPU 0: 1.00 MiB live at 1 call site, peak 4.00 MiB"), "%s",
+        text.data);
+    cr_expect_not_null(strstr(text.data, "Peak of GPU 0: 4.00 MiB at "));
+    cr_expect_null(strstr(text.data, "10m00s"), "the time is read again");
+    gs_text_free(&text);
+}
+
 /* Rules need the names of all leaks, before peaks are chosen. Alone sees peaks without
  * call stacks where there is any rule, in both forms. */
 Test(report_peaks, have_call_stacks_beside_rules)

@@ -14,7 +14,9 @@
 
 /* The source of names and of the time: the symbolizer, or a test. */
 struct gs_report_source {
-    uint64_t now_ns; /* since the tracker's start */
+    uint64_t now_ns; /* since the tracker's start; of the real source set once all is
+                      * gathered, so that nothing in the report is later */
+    bool is_live;    /* the real source */
     void *self;
     enum gs_status (*module)(void *self, uint32_t stack, uintptr_t frame,
                              struct gs_module *out) GS_MUST_USE;
@@ -67,6 +69,7 @@ struct gs_report_data {
     struct gs_part_list parts;           /* of cached memory */
     uint64_t cached_bytes, cached_count; /* kept by caching allocators: no leaks */
     struct gs_scan scan;
+    struct gs_tracker_totals totals[GS_ROWS]; /* as of the groups and the peaks */
     uint64_t grouped_bytes, grouped_count; /* less than the above if memory was short */
     struct gs_peak peaks[GS_PEAK_ROWS]; /* the known peaks: for files, or for printing */
     bool peaks_printed;                 /* some of them are printed */
@@ -501,8 +504,7 @@ struct gs_report_hint {
 };
 
 /* Finds the next hint. *at is 0 at first. Returns false after the last one. */
-bool gs_report_next_hint(struct gs_tracker *tracker,
-                         const struct gs_report_config *config,
+bool gs_report_next_hint(const struct gs_report_config *config,
                          const struct gs_report_data *data, unsigned *at,
                          struct gs_report_hint *out);
 

@@ -610,8 +610,7 @@ static void put_hints(const struct gs_export *export, struct gs_json *json)
     unsigned at = 0;
 
     gs_json_member_open(json, "hints", '[');
-    while (
-        gs_report_next_hint(export->tracker, export->config, export->data, &at, &hint)) {
+    while (gs_report_next_hint(export->config, export->data, &at, &hint)) {
         gs_json_open(json, '{');
         gs_json_member_text(json, "hint", hint.name);
         gs_json_member_or_null(json, "device", hint.device >= 0, (uint64_t)hint.device);
@@ -682,7 +681,7 @@ static void put_summary(const struct gs_export *export, struct gs_json *json)
     const struct gs_report_summary *summary = export->summary;
     struct gs_tracker_totals sum;
 
-    gs_tracker_sum_totals(export->tracker, &sum);
+    gs_totals_sum(export->data->totals, &sum);
     gs_json_member_open(json, "summary", '{');
     gs_json_member(json, "errors", summary->errors);
     gs_json_member(json, "leaked_bytes", summary->leaked_bytes);

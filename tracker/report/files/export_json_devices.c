@@ -91,17 +91,16 @@ static void put_device(const struct gs_export *export, struct gs_json *json,
     const struct gs_report_config *config = export->config;
     bool known = config->devices && ordinal < config->device_count;
     bool pooled = known && gs_report_pool_used(&config->devices[ordinal]);
-    struct gs_tracker_totals totals;
+    const struct gs_tracker_totals *totals = &export->data->totals[ordinal];
 
-    gs_tracker_get_totals(export->tracker, (int)ordinal, &totals);
-    if (!gs_report_row_used(&totals) && !pooled) {
+    if (!gs_report_row_used(totals) && !pooled) {
         return;
     }
     gs_json_open(json, '{');
     gs_json_member(json, "device", ordinal);
     gs_json_member_text(json, "name", known ? config->devices[ordinal].name : NULL);
     gs_json_member_text(json, "pci_bus_id", known ? config->devices[ordinal].bus : NULL);
-    put_totals(json, &totals);
+    put_totals(json, totals);
     if (pooled && export->job->values) {
         put_pool(export, json, ordinal);
     } else {
@@ -121,17 +120,14 @@ static void put_device(const struct gs_export *export, struct gs_json *json,
 
 void gs_json_devices(const struct gs_export *export, struct gs_json *json)
 {
-    struct gs_tracker_totals totals;
-
     gs_json_member_open(json, "devices", '[');
     for (unsigned i = 0; i < GS_MAX_DEVICES; i++) {
         put_device(export, json, i);
     }
     gs_json_close(json, ']');
     for (size_t i = 0; i < GS_ARRAY_LEN(gs_report_rows); i++) {
-        gs_tracker_get_totals(export->tracker, GS_TOTALS_PINNED - (int)i, &totals);
         gs_json_member_open(json, gs_report_rows[i].member, '{');
-        put_totals(json, &totals);
+        put_totals(json, &export->data->totals[GS_ROW_PINNED + i]);
         gs_json_close(json, '}');
     }
 }

@@ -19,7 +19,6 @@
 struct metrics {
     const struct gs_export *export;
     struct gs_export_out out;
-    struct gs_tracker_totals totals[GS_ROWS]; /* read once: they fit together */
     struct gs_owners owners;
     char separator; /* in front of the next label */
     bool begun;     /* the family has a sample */
@@ -163,9 +162,9 @@ static void put_total(struct metrics *metrics, const struct total *total)
 {
     metrics->begun = false;
     for (unsigned row = 0; row < GS_ROWS; row++) {
-        const char *of = (const char *)&metrics->totals[row];
+        const char *of = (const char *)&metrics->export->data->totals[row];
 
-        if (!gs_report_row_used(&metrics->totals[row])) {
+        if (!gs_report_row_used(&metrics->export->data->totals[row])) {
             continue;
         }
         put_row_sample(metrics, total->metric, row);
@@ -192,7 +191,7 @@ static void put_leaked(struct metrics *metrics)
 
     metrics->begun = false;
     for (unsigned row = 0; row < GS_ROWS && !metrics->export->config->running; row++) {
-        if (!gs_report_row_used(&metrics->totals[row])) {
+        if (!gs_report_row_used(&metrics->export->data->totals[row])) {
             continue;
         }
         put_row_sample(metrics, GS_METRIC_leaked_bytes, row);
@@ -307,12 +306,6 @@ static enum gs_status write_metrics(const struct gs_export *export,
     }
     metrics->export = export;
     metrics->text = text;
-    for (unsigned row = 0; row < GS_ROWS; row++) {
-        gs_tracker_get_totals(export->tracker,
-                              row < GS_ROW_PINNED ? (int)row
-                                                  : GS_MAX_DEVICES - 1 - (int)row,
-                              &metrics->totals[row]);
-    }
     gs_owners_gather(&metrics->owners, export->tracker->config.stacks, export->source,
                      export->data, true);
     gs_out_begin(&metrics->out, sink);

@@ -43,7 +43,7 @@ struct gs_report_source gs_report_live(const struct gs_tracker *tracker,
                                        struct gs_live_source *live)
 {
     struct gs_report_source source = {
-        .now_ns = gs_tracker_now(tracker), .self = live, .module = live_module};
+        .is_live = true, .self = live, .module = live_module};
 
     *live = (struct gs_live_source){.stacks = tracker->config.stacks,
                                     .symbolizer = config->symbolizer};
@@ -56,6 +56,13 @@ struct gs_report_source gs_report_live(const struct gs_tracker *tracker,
         }
     }
     return source;
+}
+
+static void set_time(const struct gs_tracker *tracker, struct gs_report_source *source)
+{
+    if (source->is_live) {
+        source->now_ns = gs_tracker_now(tracker);
+    }
 }
 
 /* Names the stacks of the groups from `begin` to `end`. If `begin` is 0, also those of
@@ -397,9 +404,8 @@ static void write_hints(const struct gs_report_writer *writer)
     struct gs_report_hint hint;
     unsigned at = 0;
 
-    while (
-        writer->config->show_hints && !writer->config->refusal &&
-        gs_report_next_hint(writer->tracker, writer->config, writer->data, &at, &hint)) {
+    while (writer->config->show_hints && !writer->config->refusal &&
+           gs_report_next_hint(writer->config, writer->data, &at, &hint)) {
         gs_text_add(writer->text, "%sHint: %s\n", writer->prefix, hint.text);
     }
 }
@@ -458,13 +464,14 @@ void gs_report_write_from(struct gs_tracker *tracker,
 {
     struct gs_report_summary figures = {0};
     struct gs_report_data *data = take_data();
+    struct gs_report_source at = *source;
     char clean[160];
     struct gs_frame_table frames[FRAME_TABLES];
     struct gs_owners owners = {0};
     struct gs_shown_paths paths = {.whole = config->full_paths};
     struct gs_report_writer writer = {.tracker = tracker,
                                       .config = config,
-                                      .source = source,
+                                      .source = &at,
                                       .data = data,
                                       .frames = &frames[0],
                                       .owners = &owners,
@@ -481,6 +488,7 @@ void gs_report_write_from(struct gs_tracker *tracker,
         gs_text_reserve(text, FIRST_TEXT_BYTES);
     }
     gs_report_gather(tracker, config, data);
+    set_time(tracker, &at);
     apply_rules(&writer, data, frames);
     gs_report_find_oom_advice(&writer);
     figures.errors = data->error_count - data->suppressed_errors;
@@ -553,10 +561,11 @@ void gs_report_figures(struct gs_tracker *tracker, const struct gs_report_config
     if (!data) {
         return;
     }
-    const struct gs_report_source source = gs_report_live(tracker, config, &live);
+    struct gs_report_source source = gs_report_live(tracker, config, &live);
     const struct gs_report_writer writer = {
         .tracker = tracker, .config = config, .source = &source, .data = data};
     gs_report_gather(tracker, config, data);
+    set_time(tracker, &source);
     gs_export_run(&writer, &summary, &names);
     gs_text_free(&names);
     gs_report_data_free(data);

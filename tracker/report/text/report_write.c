@@ -199,17 +199,16 @@ static void write_row(const struct gs_report_writer *writer, unsigned row,
 static void write_device(const struct gs_report_writer *writer, unsigned ordinal)
 {
     const struct gs_report_device *device = device_of(writer, ordinal);
-    struct gs_tracker_totals totals;
+    const struct gs_tracker_totals *totals = &writer->data->totals[ordinal];
     char name[128], title[160];
 
-    gs_tracker_get_totals(writer->tracker, (int)ordinal, &totals);
-    if (!gs_report_row_used(&totals)) {
+    if (!gs_report_row_used(totals)) {
         return;
     }
     gs_report_clean(device ? device->name : NULL, name, sizeof(name));
     snprintf(title, sizeof(title), "GPU %u%s%s%s", ordinal,
              ordinal == GS_MAX_DEVICES - 1 ? " and up" : "", name[0] ? " " : "", name);
-    write_row(writer, ordinal, title, &totals);
+    write_row(writer, ordinal, title, totals);
 }
 
 void gs_report_pools(const struct gs_report_writer *writer)
@@ -244,15 +243,13 @@ const struct gs_report_row gs_report_rows[GS_ROWS - GS_ROW_PINNED] = {
 
 void gs_report_devices(const struct gs_report_writer *writer)
 {
-    struct gs_tracker_totals totals;
-
     for (unsigned i = 0; i < GS_MAX_DEVICES; i++) {
         write_device(writer, i);
     }
     for (unsigned i = 0; i < GS_ARRAY_LEN(gs_report_rows); i++) {
-        gs_tracker_get_totals(writer->tracker, GS_TOTALS_PINNED - (int)i, &totals);
-        if (gs_report_row_used(&totals)) {
-            write_row(writer, GS_ROW_PINNED + i, gs_report_rows[i].title, &totals);
+        const struct gs_tracker_totals *totals = &writer->data->totals[GS_ROW_PINNED + i];
+        if (gs_report_row_used(totals)) {
+            write_row(writer, GS_ROW_PINNED + i, gs_report_rows[i].title, totals);
         }
     }
 }

@@ -59,7 +59,10 @@ static bool visit_live(void *arg, const struct gs_allocation *allocation)
 {
     struct gather *gather = arg;
     struct gs_group part = gs_group_of(gather->tracker, allocation);
+    unsigned row = gs_totals_row(allocation->device, allocation->kind);
 
+    gather->data->totals[row].live_bytes += allocation->bytes;
+    gather->data->totals[row].live_count++;
     part.found[gs_scan_result(&gather->data->scan, allocation->addr)] = 1;
     if (gather->data->parts.known) {
         part.holds = (uint8_t)holds_of(&gather->data->parts, allocation);
@@ -162,6 +165,32 @@ static void sort(struct gs_groups *groups)
     gs_report_sort(groups->items, groups->count);
 }
 
+/*
+ * Takes the totals that go with the groups and the peaks. While threads allocate, totals
+ * read later have a peak of their own, and other live memory.
+ */
+static void take_totals(struct gs_tracker *tracker, const struct gs_report_config *config,
+                        struct gs_report_data *data)
+{
+    for (unsigned row = 0; row < GS_ROWS; row++) {
+        const struct gs_tracker_totals visited = data->totals[row];
+        struct gs_tracker_totals *out = &data->totals[row];
+
+        gs_tracker_get_totals(tracker, gs_totals_device(row), out);
+        if (row < GS_PEAK_ROWS && data->peaks[row].bytes != 0) {
+            out->peak_bytes = data->peaks[row].bytes;
+            out->peak_time_ns = data->peaks[row].time_ns;
+        }
+        if (config->running) {
+            out->live_bytes = visited.live_bytes;
+            out->live_count = visited.live_count;
+        }
+        if (out->live_bytes > out->peak_bytes) {
+            out->live_bytes = out->peak_bytes;
+        }
+    }
+}
+
 void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config *config,
                       struct gs_report_data *data)
 {
@@ -196,6 +225,7 @@ void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config 
         data->error_count += 1 + data->errors[i].repeats;
     }
     gs_report_gather_peaks(tracker, config, canonical, gather.canonical_count, data);
+    take_totals(tracker, config, data);
     free(canonical);
     if (config->transfers) {
         data->slow = gs_transfers_slow(config->transfers);

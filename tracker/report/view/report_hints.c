@@ -46,16 +46,15 @@ static bool find_not_freed(const struct gs_report_config *config,
     return true;
 }
 
-static bool find_hits(struct gs_tracker *tracker, const struct gs_report_device *device,
-                      unsigned ordinal, struct gs_report_hint *out)
+static bool find_hits(const struct gs_report_data *data,
+                      const struct gs_report_device *device, unsigned ordinal,
+                      struct gs_report_hint *out)
 {
-    struct gs_tracker_totals totals;
     char driver[32], all[32];
 
-    gs_tracker_get_totals(tracker, (int)ordinal, &totals);
     if (device->pool_allocs < REQUESTS_MANY ||
         device->pool_hits >= device->pool_allocs / HITS_PART ||
-        device->requested_bytes / REUSED_OFTEN < totals.peak_bytes) {
+        device->requested_bytes / REUSED_OFTEN < data->totals[ordinal].peak_bytes) {
         return false;
     }
     out->name = "few hits";
@@ -96,8 +95,7 @@ static bool find_fragments(const struct gs_report_device *device, unsigned ordin
 }
 
 /* The hints in their order: one for the process, two for each device. */
-bool gs_report_next_hint(struct gs_tracker *tracker,
-                         const struct gs_report_config *config,
+bool gs_report_next_hint(const struct gs_report_config *config,
                          const struct gs_report_data *data, unsigned *at,
                          struct gs_report_hint *out)
 {
@@ -111,7 +109,7 @@ bool gs_report_next_hint(struct gs_tracker *tracker,
         } else if (!gs_report_pool_used(&config->devices[ordinal])) {
             found = false;
         } else if (number % 2 == 1) {
-            found = find_hits(tracker, &config->devices[ordinal], ordinal, out);
+            found = find_hits(data, &config->devices[ordinal], ordinal, out);
         } else {
             found = find_fragments(&config->devices[ordinal], ordinal, out);
         }
