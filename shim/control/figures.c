@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "shim/control/answers.h"
+#include "shim/heaps/releasable.h"
 #include "shim/report/outputs.h"
 #include "shim/settings/log.h"
 #include "shim/settings/process_start.h"
@@ -71,6 +72,26 @@ static void add_recorded(struct gs_answer *out, const struct gs_tracker *tracker
     }
 }
 
+/* Nothing if no scope is released. */
+static void add_released(struct gs_answer *out)
+{
+    const char *name;
+    uint64_t pages;
+    bool any = false;
+    for (unsigned i = 0; (name = gs_releasable_away_nth(i, &pages)); i++) {
+        if (pages != 0) {
+            gs_answer_add(out, "%s{\"device_bytes\":%llu", any ? "," : ",\"released\":[",
+                          (unsigned long long)pages);
+            add_text(out, "scope", name);
+            gs_answer_add(out, "}");
+            any = true;
+        }
+    }
+    if (any) {
+        gs_answer_add(out, "]");
+    }
+}
+
 static void add_pool(struct gs_answer *out, struct gs_pool *pool, int device)
 {
     struct gs_pool_stats stats = {0};
@@ -125,6 +146,7 @@ void gs_answer_stats(struct gs_state *state, char *text, struct gs_answer *out)
         add_number(out, "errors", gs_tracker_error_count(state->tracker));
         add_recorded(out, state->tracker);
     }
+    add_released(out);
     add_devices(out, state);
     gs_answer_add(out, "}");
     if (out->cut) {

@@ -117,6 +117,18 @@ void gs_releasable_away(int device, uint64_t *bytes, uint64_t *pages)
     gs_mutex_unlock(&table_lock);
 }
 
+uint64_t gs_releasable_away_of(uint32_t bits)
+{
+    uint64_t pages = 0;
+    gs_mutex_lock(&table_lock);
+    for (const struct gs_releasable *item = table; item; item = item->hh.next) {
+        pages +=
+            item->names & bits && item->state == GS_RELEASABLE_AWAY ? item->bytes : 0;
+    }
+    gs_mutex_unlock(&table_lock);
+    return pages;
+}
+
 uint64_t gs_releasable_copied(uint32_t bits)
 {
     uint64_t bytes = 0;

@@ -51,6 +51,10 @@ bool gs_releasable_has(uint64_t addr);
 /* The allocations of a device whose pages are away: as requested, and their pages. */
 void gs_releasable_away(int device, uint64_t *bytes, uint64_t *pages);
 
+/* The nth name of the option, and the pages of its allocations that are away; NULL: there
+ * are fewer names. */
+const char *gs_releasable_away_nth(unsigned n, uint64_t *pages);
+
 /* Called before a segment goes back to the driver: it is no allocation any more. */
 void gs_releasable_forget(uint64_t addr);
 /* Called when the context's heap has ended, with all its memory. */

@@ -47,6 +47,8 @@ void gs_releasable_settle(struct gs_releasable **items, size_t count,
                           enum gs_releasable_state state);
 /* Frees the copy. */
 void gs_releasable_drop_copy(struct gs_releasable *item);
+/* Pages of these names that are away. */
+uint64_t gs_releasable_away_of(uint32_t names);
 /* Bytes of the copies of these names. */
 uint64_t gs_releasable_copied(uint32_t names);
 

@@ -29,6 +29,15 @@ uint32_t gs_releasable_name(const char *name)
     return 0;
 }
 
+const char *gs_releasable_away_nth(unsigned n, uint64_t *pages)
+{
+    if (n >= __atomic_load_n(&names_count, __ATOMIC_ACQUIRE)) {
+        return NULL;
+    }
+    *pages = gs_releasable_away_of(1u << n);
+    return names[n];
+}
+
 /* The bit of a name, which is new or not; 0: not a scope's, or too many. */
 static uint32_t add_name(const char *text, size_t length)
 {
