@@ -26,7 +26,9 @@
 #include "gs_wait.h"
 #include "shim/cuda/cuda_names.h"
 #include "shim/tools/launcher/launcher.h"
+#include "shim/tools/reader/ask.h"
 #include "shim/tools/reader/ask_why.h"
+#include "shim/tools/reader/live_totals.h"
 #include "shim/tools/reader/marks.h"
 
 #define DEFAULT_WAIT_S 10
@@ -35,6 +37,7 @@
 #define NS_PER_S       1000000000ull
 #define NAP_NS         (NS_PER_S / 20)
 #define LOCK_MS        1000 /* asked for at once */
+#define ASK_MS         1000 /* for the library's answer */
 
 /* CUprocessState, which headers before CUDA 12.8 lack. */
 enum { RUNNING, LOCKED, SAVED, FAILED };
@@ -102,8 +105,52 @@ static bool say(int pid, const char *step, CUresult result)
     return false;
 }
 
+/* What the process says of itself, if it has a context and the library; NULL: nothing. */
+static const struct gs_live_totals *ask_totals(int pid)
+{
+    static struct gs_live_totals totals; /* large */
+    struct gs_ask_thread thread;
+    struct gs_ask_answer answer;
+    const char *problem;
+    if (gs_ask_find(pid, &thread) || !gs_ask(&thread, "stats", ASK_MS, &answer)) {
+        return NULL;
+    }
+    bool read = !answer.refused && gs_live_totals_parse(answer.text, &totals, &problem);
+    free(answer.text);
+    return read ? &totals : NULL;
+}
+
+/* The driver knows no state of the process, or it is not paused. */
+static void say_released(int pid, const struct gs_live_totals *totals)
+{
+    const char *scope = totals->released[0].name;
+    gs_launcher_warn(
+        "process %d: not paused; its scope %s is released: gpushim resume %d "
+        "%s brings it back",
+        pid, scope, pid, scope);
+}
+
+static void say_unknown(int pid, bool foreign, bool resumes, CUresult result)
+{
+    const struct gs_live_totals *totals = foreign ? NULL : ask_totals(pid);
+    if (totals && resumes && totals->released_count > 0) {
+        say_released(pid, totals);
+    } else if (totals) {
+        gs_launcher_warn(
+            "process %d: its state: %s: it uses CUDA, but the driver does not "
+            "let it be checkpointed",
+            pid, text_of(result));
+    } else {
+        const char *launcher = gs_ask_why_launcher(pid);
+        gs_launcher_warn("process %d: %s", pid,
+                         foreign    ? "another user's: this needs root"
+                         : launcher ? launcher
+                                    : "it does not use CUDA");
+    }
+}
+
 /* Returns whether the process has a state; it is said if not. */
-static bool find_state(int pid, int *state)
+static bool find_state(int pid, bool resumes, int *state)
 {
     int error = kill(pid, 0) == 0 ? 0 : errno;
     if (error == ESRCH) {
@@ -112,11 +159,7 @@ static bool find_state(int pid, int *state)
     }
     CUresult result = driver.state(pid, state);
     if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_NOT_INITIALIZED) {
-        const char *launcher = gs_ask_why_launcher(pid);
-        gs_launcher_warn("process %d: %s", pid,
-                         error == EPERM ? "another user's: this needs root"
-                         : launcher     ? launcher
-                                        : "it does not use CUDA");
+        say_unknown(pid, error == EPERM, resumes, result);
         return false;
     }
     if (result != CUDA_SUCCESS) {
@@ -204,7 +247,7 @@ static bool save(struct target *target)
         return true;
     }
     (void)say(pid, "copying its memory to the host", result);
-    if (find_state(pid, &target->state)) {
+    if (find_state(pid, false, &target->state)) {
         bool runs = unlock(pid);
         gs_launcher_warn("process %d: %s", pid,
                          runs ? "it runs on" : "it stays locked: gpushim resume it");
@@ -286,7 +329,12 @@ static int resume_all(struct target *targets, size_t count, unsigned wait_s)
             targets[i].state = back ? LOCKED : SAVED;
             all &= back;
         } else if (targets[i].state == RUNNING) {
-            gs_launcher_warn("process %d: not paused", targets[i].pid);
+            const struct gs_live_totals *totals = ask_totals(targets[i].pid);
+            if (totals && totals->released_count > 0) {
+                say_released(targets[i].pid, totals);
+            } else {
+                gs_launcher_warn("process %d: not paused", targets[i].pid);
+            }
         }
     }
     for (size_t i = 0; i < count; i++) {
@@ -330,7 +378,7 @@ int gs_pause_run(const struct gs_arguments *arguments)
         gs_launcher_fail(1, "cuInit: %s", text_of(result));
     }
     for (size_t i = 0; i < count; i++) {
-        if (find_state(targets[i].pid, &targets[i].state)) {
+        if (find_state(targets[i].pid, !pauses, &targets[i].state)) {
             targets[known++] = targets[i];
         }
     }

@@ -18,6 +18,7 @@
 #include "shim/tools/reader/ask.h"
 #include "shim/tools/reader/ask_why.h"
 #include "shim/tools/reader/live_totals.h"
+#include "shim/tools/reader/marks.h"
 #include "tracker/report/text/color.h"
 #include "tracker/report/text/text.h"
 
@@ -79,6 +80,20 @@ static void print_recorded(const struct gs_live_totals *totals)
     puts(totals->attached ? " (attached): memory allocated before is not counted" : "");
 }
 
+static void print_released(const struct gs_live_totals *totals, long pid)
+{
+    char bytes[24];
+    for (unsigned i = 0; i < totals->released_count && i < GS_LIVE_TOTALS_SCOPES; i++) {
+        const struct gs_live_totals_scope *scope = &totals->released[i];
+        printf("  released: %s, %s (back with gpushim resume %ld %s)\n", scope->name,
+               gs_text_bytes(scope->device_bytes, bytes), pid, scope->name);
+    }
+    if (totals->released_count > GS_LIVE_TOTALS_SCOPES) {
+        printf("  released: %u more scopes\n",
+               totals->released_count - GS_LIVE_TOTALS_SCOPES);
+    }
+}
+
 /* Returns false if the answer cannot be read. */
 static bool print_stats(const struct gs_ask_answer *answer)
 {
@@ -96,11 +111,15 @@ static bool print_stats(const struct gs_ask_answer *answer)
     if (totals.process.rank >= 0) {
         printf("rank %d: ", (int)totals.process.rank);
     }
+    if (gs_mark_is_paused(answer->pid, totals.process.pid_start)) {
+        printf("(paused) ");
+    }
     printf("%s\n", totals.process.command);
     for (unsigned i = 0; i < totals.row_count; i++) {
         print_row(&totals.rows[i]);
     }
     print_recorded(&totals);
+    print_released(&totals, (long)answer->pid);
     return true;
 }
 

@@ -6,6 +6,7 @@
 #define GS_LIVE_TOTALS_H
 
 #include "shim/tools/reader/container.h"
+#include "tracker/stacks/scopes.h"
 #include "tracker/statefile/state_read.h"
 
 /* The memory of a device, or of the host. */
@@ -16,6 +17,14 @@ struct gs_live_totals_row {
 };
 
 #define GS_LIVE_TOTALS_HOST GS_MAX_DEVICES
+
+/* A scope whose memory gpushim release has given to the device. */
+struct gs_live_totals_scope {
+    char name[GS_SCOPE_NAME_MAX + 1];
+    uint64_t device_bytes;
+};
+
+#define GS_LIVE_TOTALS_SCOPES 4 /* the first of them */
 
 struct gs_live_totals {
     struct gs_state_process process; /* its texts have no control characters */
@@ -30,6 +39,8 @@ struct gs_live_totals {
      * row. */
     struct gs_live_totals_row rows[GS_MAX_DEVICES + 1];
     unsigned row_count;
+    struct gs_live_totals_scope released[GS_LIVE_TOTALS_SCOPES];
+    unsigned released_count; /* of all */
 };
 
 /* The process has just made the file: it is to be read again. */

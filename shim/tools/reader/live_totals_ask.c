@@ -76,6 +76,31 @@ static void read_pinned(struct gs_json_read *json, void *self)
     add_row(self, &row, true);
 }
 
+static void read_released(struct gs_json_read *json, void *self)
+{
+    struct scope {
+        uint64_t device_bytes;
+        const char *name;
+    };
+    static const struct gs_json_field fields[] = {
+        {"device_bytes", offsetof(struct scope, device_bytes), GS_JSON_NUMBER, NULL},
+        {"scope", offsetof(struct scope, name), GS_JSON_TEXT, NULL}};
+    struct gs_live_totals *totals = self;
+    if (!gs_json_read_open(json, '[')) {
+        return;
+    }
+    while (gs_json_read_more(json)) {
+        struct scope scope = {.name = ""};
+        unsigned i = totals->released_count++;
+        gs_json_read_fields(json, fields, GS_ARRAY_LEN(fields), &scope);
+        if (i < GS_LIVE_TOTALS_SCOPES) {
+            totals->released[i].device_bytes = scope.device_bytes;
+            (void)snprintf(totals->released[i].name, sizeof(totals->released[i].name),
+                           "%s", scope.name ? scope.name : "");
+        }
+    }
+}
+
 static void read_command(struct gs_json_read *json, void *self)
 {
     struct gs_live_totals *totals = self;
@@ -112,6 +137,7 @@ bool gs_live_totals_parse(char *text, struct gs_live_totals *out, const char **p
          GS_JSON_NUMBER, NULL},
         {"recorded_to_ns", offsetof(struct gs_live_totals, recorded_to_ns),
          GS_JSON_NUMBER, NULL},
+        {"released", 0, GS_JSON_CALL, read_released},
         {"devices", 0, GS_JSON_CALL, read_devices},
         {"pinned", 0, GS_JSON_CALL, read_pinned}};
     struct gs_json_read json = {.at = text};
@@ -120,6 +146,7 @@ bool gs_live_totals_parse(char *text, struct gs_live_totals *out, const char **p
     out->process.rank = -1;
     out->row_count = 0;
     out->attached = false;
+    out->released_count = 0;
     out->recorded_from_ns = out->recorded_to_ns = 0;
     gs_json_read_fields(&json, fields, GS_ARRAY_LEN(fields), out);
     *problem = json.problem;

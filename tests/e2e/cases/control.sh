@@ -109,6 +109,8 @@ control_release_case() {
   control_start program GPUSHIM_RELEASABLE=kv_cache CUDASIM_MEMORY=64M -- "$apps/released_$1" outside pinned "$PWD/over"
   ask away release "$pid" kv_cache
   ask stats stats "$pid"
+  ask bare resume "$pid"
+  ask pause pause "$pid"
   ask twice release "$pid" kv_cache
   ask back resume "$pid" kv_cache
   ask none resume "$pid" kv_cache
@@ -119,6 +121,12 @@ control_release_case() {
   expect_equal 'what is released' "$pid: kv_cache: 14.0 MiB of GPU memory released, contents on the host; \
 4.00 KiB stay: not on pages of its own" "$(<away.out)"
   expect_text stats.out '17[.]0 MiB live, .* 6[.]00 MiB reserved$'
+  expect_text stats.out "^  released: kv_cache, 14[.]0 MiB \\(back with gpushim resume $pid kv_cache\\)\$"
+  expect_status bare 1
+  expect_equal 'resume without its scope' \
+    "gpushim: process $pid: not paused; its scope kv_cache is released: gpushim resume $pid kv_cache brings it back" "$(<bare.err)"
+  expect_status pause 1
+  expect_text pause.err "^gpushim: process $pid: its state: CUDA_ERROR_[A-Z_]+: it uses CUDA, but the driver does not let it be checkpointed\$"
   expect_equal 'a second release' "$pid: kv_cache: nothing to release; 4.00 KiB stay: not on pages of its own" \
     "$(<twice.out)"
   expect_equal 'what is back' "$pid: kv_cache: 14.0 MiB of GPU memory are back" "$(<back.out)"

@@ -68,6 +68,10 @@ pause_case() {
     pause_call pause pause "$runner"
     expect_equal "pause" "paused $runner: its GPU memory is on the host" "$(<pause.out)"
     expect_status pause 0
+    if [[ ${preload-$shim} ]]; then
+      pause_call stats stats "$runner"
+      expect_text stats.out "^$runner: \\(paused\\) "
+    fi
     expect_equal "what the device holds" 0 "$(pause_pages)"
     sleep 0.1 # a round may have made its last call
     before=$(stat -c %s "$dots")
