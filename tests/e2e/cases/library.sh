@@ -265,6 +265,33 @@ use_debian_package() {
   [[ $(<after) == root ]] || fail "left behind: $(<after)"
 }
 
+# gpushim_add_test of the package in a folder: one test leaks, one leaks what it may, one only runs.
+use_add_test() {
+  mkdir tested
+  echo 'leak:* max_bytes=64M' >tested/budget
+  printf 'int main(int count, char **words) { (void)words; return count - 2; }\n' >tested/own.c
+  cat >tested/CMakeLists.txt <<CMAKE
+cmake_minimum_required(VERSION 3.16)
+project(tested C)
+  enable_testing()
+find_package(gpushim 0.1 REQUIRED)
+add_executable(own own.c)
+gpushim_add_test(NAME leaks COMMAND "$apps/leaky_shared")
+gpushim_add_test(NAME may OPTIONS "--suppressions=\${CMAKE_SOURCE_DIR}/budget" COMMAND "$apps/leaky_shared")
+gpushim_add_test(NAME target COMMAND own "an argument")
+CMAKE
+  { cmake -S tested -B tested/build -DCMAKE_PREFIX_PATH="$1" && cmake --build tested/build; } >tested.log 2>&1 ||
+    { cat tested.log && fail 'gpushim_add_test'; }
+  (cd tested/build && LD_LIBRARY_PATH=$cuda_path ctest --output-on-failure) >ctest.log 2>&1 && fail "the leak passes"
+  expect_text ctest.log 'leaks +[.]+[*]+Failed'
+  expect_text ctest.log '28[.]5 MiB leaked in 7 allocations'
+  expect_text ctest.log 'may +[.]+ +Passed'
+  expect_text ctest.log 'target +[.]+ +Passed'
+  sed -i 's/ COMMAND own "an argument"//' tested/CMakeLists.txt
+  cmake -S tested -B tested/build >tested.log 2>&1 && fail "a test without a command"
+  expect_text tested.log 'gpushim_add_test[(]NAME;target[)]: NAME and COMMAND are needed'
+}
+
 # The archive, unpacked anywhere: CMake and pkg-config find it, the header compiles.
 use_archive() {
   mkdir 'a folder' user
@@ -285,6 +312,16 @@ CMAKE
     cmake --build user/build; } >user.log 2>&1 || { cat user.log && fail 'find_package(gpushim)'; }
   use_pkg_config 'a folder'
 }
+
+# The build folder, installed somewhere.
+add_test_case() {
+  need cmake
+  need ctest
+  need_file "$apps/leaky_shared"
+  cmake --install "$build" --prefix "$PWD/a place" >install.log 2>&1 || { tail -n 3 install.log && fail 'cmake --install'; }
+  use_add_test "$PWD/a place"
+}
+add_case "library: gpushim_add_test" add_test_case
 
 packages_case() {
   build_packages
