@@ -282,6 +282,27 @@ Test(export_sarif, fingerprints_are_of_functions_not_of_lines)
     cr_expect_eq(memcmp(one, both, 17), 0, "%s and %s", one, both);
 }
 
+/* GitHub refuses a result without a file: the program stands for what is not known. */
+Test(export_sarif, each_result_has_a_file)
+{
+    struct gs_stacks *stacks = test_stacks();
+    struct gs_tracker *tracker = test_tracker(stacks);
+
+    test_leak(tracker, 0x1000, 4096, 0, TEST_STACK(stacks, AT_NOWHERE, AT_MAIN));
+    test_leak(tracker, 0x8000, 10, 0, 0);
+    struct test_bytes bytes =
+        test_export(tracker, test_report_config(), GS_EXPORT_sarif, 0);
+    expect_has(&bytes, "\"locations\": [{\"physicalLocation\": {\"artifactLocation\": "
+                       "{\"uri\": \"file:///opt/app/app\"}}, \"logicalLocations\": "
+                       "[{\"fullyQualifiedName\": \"0x90010\", \"kind\": \"module\"}]}]");
+    expect_has(&bytes, "GPU 0, (no call stack was recorded): live at exit\"}, "
+                       "\"locations\": [{\"physicalLocation\": {\"artifactLocation\": "
+                       "{\"uri\": \"file:///opt/app/app\"}}}], \"partialFingerprints\"");
+    free(bytes.data);
+    gs_tracker_destroy(tracker);
+    gs_stacks_destroy(stacks);
+}
+
 /* What GitHub shows of an error: its own line, and the other calls as links and flows. */
 Test(export_sarif, the_calls_of_an_error)
 {

@@ -232,14 +232,20 @@ static void put_logical(struct sarif *sarif, const struct gs_symbol_request *fra
     gs_json_close(json, ']');
 }
 
+/* The file of a frame, or its module; NULL: neither is known. */
+static const char *path_of(const struct gs_symbol_request *frame)
+{
+    const char *file = frame->result.file;
+
+    return file && file[0] ? file : gs_report_frame_module_path(frame);
+}
+
 /* Writes the members of a location. */
 static void put_frame(struct sarif *sarif, const struct gs_symbol_request *frame)
 {
-    const char *file = frame->result.file;
-    bool lines = file && file[0];
+    const char *path = path_of(frame);
 
-    put_physical(sarif, lines ? file : gs_report_frame_module_path(frame),
-                 lines ? frame->result.line : 0);
+    put_physical(sarif, path, path == frame->result.file ? frame->result.line : 0);
     put_logical(sarif, frame);
 }
 
@@ -313,15 +319,18 @@ static void put_locations(struct sarif *sarif, const struct gs_finding *finding)
         gs_export_innermost(export, gs_export_stack(export, finding->stack));
     struct gs_json *json = &sarif->json;
 
+    bool placed = frame && path_of(frame) && path_of(frame)[0];
+
     if (!frame && !export->job->program) {
         return;
     }
     gs_json_member_open(json, "locations", '[');
     gs_json_open(json, '{');
+    if (!placed) {
+        put_physical(sarif, export->job->program, 0);
+    }
     if (frame) {
         put_frame(sarif, frame);
-    } else {
-        put_physical(sarif, export->job->program, 0);
     }
     gs_json_close(json, '}');
     gs_json_close(json, ']');
