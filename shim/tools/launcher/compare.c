@@ -36,10 +36,13 @@ static enum gs_report_of read_of(const struct gs_arguments *arguments)
     return GS_REPORT_OF_PEAK;
 }
 
-/* Writes the text to standard output, in colours where they are wanted, and frees it. */
-static bool write_text(struct gs_text *text)
+/* Writes the text to standard output, in colours where they are wanted and the text is
+ * for people, and frees it. */
+static bool write_text(struct gs_text *text, bool plain)
 {
-    gs_report_color(gs_state_settings(), STDOUT_FILENO, text);
+    if (!plain) {
+        gs_report_color(gs_state_settings(), STDOUT_FILENO, text);
+    }
     bool written = text->data && !text->truncated &&
                    fwrite(text->data, 1, text->length, stdout) == text->length &&
                    fflush(stdout) == 0;
@@ -49,6 +52,35 @@ static bool write_text(struct gs_text *text)
                          gs_output_error_text(errno));
     }
     return written;
+}
+
+/* ---- JSON -------------------------------------------------------------------------- */
+
+static bool add_bytes(void *text, const void *data, size_t length)
+{
+    gs_text_add_bytes(text, data, length);
+    return !((struct gs_text *)text)->truncated;
+}
+
+/* Begins an object of one of gpushim's schemas; members and end_json follow. */
+static void begin_json(struct gs_json *json, const struct gs_export_sink *sink,
+                       const char *schema, enum gs_report_of of)
+{
+    *json = (struct gs_json){.depth = 0};
+    gs_out_begin(&json->out, sink);
+    gs_json_open(json, '{');
+    gs_json_member_text(json, "schema", schema);
+    gs_json_member(json, "version", 1);
+    gs_json_member_text(json, "of", of == GS_REPORT_OF_PEAK ? "peak" : "leaks");
+}
+
+static void end_json(struct gs_json *json, struct gs_text *text)
+{
+    gs_json_close(json, '}');
+    gs_out_char(&json->out, '\n');
+    if (gs_out_end(&json->out) != GS_OK) {
+        text->truncated = true;
+    }
 }
 
 /* ---- diff -------------------------------------------------------------------------- */
@@ -69,13 +101,10 @@ static void read_both(char *const paths[2], enum gs_report_of of,
     }
 }
 
-int gs_diff_run(const struct gs_arguments *arguments)
+/* Reads what the options and words of diff say. */
+static void read_diff(const struct gs_arguments *arguments, struct gs_diff_limits *limits)
 {
-    struct gs_diff_limits limits = {.fails = {false}};
     char *const *paths = arguments->command;
-    static struct gs_report_file files[2];
-    struct gs_text text = {0};
-    struct gs_diff diff;
     if (!paths[0] || !paths[1]) {
         gs_help_refuse(GS_VERB_DIFF, "diff: %s REPORT is given",
                        paths[0] ? "no second" : "no");
@@ -84,20 +113,51 @@ int gs_diff_run(const struct gs_arguments *arguments)
         gs_help_refuse(GS_VERB_DIFF, "diff: two REPORTs are compared; the third is %s",
                        paths[2]);
     }
-    if (arguments->fail_on && !gs_diff_limits_read(arguments->fail_on, &limits)) {
+    if (arguments->json && arguments->markdown) {
+        gs_launcher_fail(GS_EXIT_USAGE, "--markdown: cannot be used with --json");
+    }
+    if (arguments->fail_on && !gs_diff_limits_read(arguments->fail_on, limits)) {
         gs_launcher_fail(GS_EXIT_USAGE,
                          "--fail-on=%s: not new or grown, or both with a comma; each may "
                          "have a limit, such as new:1M or grown:10%% (at most 100%%)",
                          arguments->fail_on);
     }
-    read_both(paths, read_of(arguments), files);
+}
+
+/* Writes the comparison in the form that was asked for. */
+static bool write_diff(const struct gs_diff *diff, const struct gs_report_file files[2],
+                       const struct gs_arguments *arguments, size_t failures)
+{
+    const char *const *paths = (const char *const *)arguments->command;
+    unsigned most = (unsigned)gs_state_settings()->leak_max;
+    struct gs_text text = {0};
+    struct gs_export_sink sink = {.write = add_bytes, .self = &text};
+    struct gs_json json;
+    if (arguments->json) {
+        begin_json(&json, &sink, "gpushim-diff", files[0].of);
+        gs_diff_json(diff, files, paths, &json);
+        gs_json_member_or_null(&json, "failures", arguments->fail_on != NULL, failures);
+        end_json(&json, &text);
+    } else if (arguments->markdown) {
+        gs_diff_markdown(diff, files, paths, most, &text);
+    } else {
+        gs_diff_write(diff, files, paths, most, &text);
+    }
+    return write_text(&text, arguments->json || arguments->markdown);
+}
+
+int gs_diff_run(const struct gs_arguments *arguments)
+{
+    struct gs_diff_limits limits = {.fails = {false}};
+    static struct gs_report_file files[2];
+    struct gs_diff diff;
+    read_diff(arguments, &limits);
+    read_both(arguments->command, read_of(arguments), files);
     if (!gs_diff_make(files, &diff)) {
         gs_launcher_fail(CANNOT_READ, "%s", gs_status_text(GS_ERR_HOST_NOMEM));
     }
-    gs_diff_write(&diff, files, (const char *const *)paths, gs_state_settings()->leak_max,
-                  &text);
-    bool written = write_text(&text);
     size_t failures = gs_diff_failures(&diff, &limits);
+    bool written = write_diff(&diff, files, arguments, failures);
     if (failures > 0) {
         gs_launcher_warn("--fail-on=%s: %zu call site%s", arguments->fail_on, failures,
                          failures == 1 ? "" : "s");
@@ -124,7 +184,7 @@ struct seen {
 /* The reports that are added up. */
 struct merge {
     enum gs_report_of of;
-    bool with_places;
+    bool with_places, as_json;
     const struct gs_state_ended *ended;
     struct gs_process_table processes;
     struct gs_place_table places;
@@ -267,6 +327,26 @@ static void write_places(struct merge *merge, struct gs_text *text)
     }
 }
 
+static void write_json(struct merge *merge, struct gs_text *text)
+{
+    struct gs_export_sink sink = {.write = add_bytes, .self = text};
+    struct gs_json json;
+    begin_json(&json, &sink, "gpushim-merge", merge->of);
+    gs_place_table_json(&merge->places, &json);
+    gs_process_table_json(&merge->processes, &json);
+    end_json(&json, text);
+}
+
+static void write_tables(struct merge *merge, struct gs_text *text)
+{
+    gs_process_table_sum(&merge->processes);
+    if (merge->with_places) {
+        write_places(merge, text);
+    }
+    gs_text_add_bytes(text, merge->processes.text.data ? merge->processes.text.data : "",
+                      merge->processes.text.length);
+}
+
 /* Adds up the reports at the paths and writes the tables. Returns the exit status. */
 static int add_up(char *const *paths, struct merge *merge)
 {
@@ -274,13 +354,13 @@ static int add_up(char *const *paths, struct merge *merge)
     for (; *paths; paths++) {
         add_path(merge, *paths);
     }
-    gs_process_table_sum(&merge->processes);
-    if (merge->with_places) {
-        write_places(merge, &text);
+    if (merge->as_json) {
+        write_json(merge, &text);
+    } else {
+        write_tables(merge, &text);
     }
-    gs_text_add_bytes(&text, merge->processes.text.data ? merge->processes.text.data : "",
-                      merge->processes.text.length);
-    bool written = merge->processes.processes == 0 || write_text(&text);
+    bool written = (merge->processes.processes == 0 && !merge->as_json) ||
+                   write_text(&text, merge->as_json);
     gs_text_free(&text);
     gs_process_table_free(&merge->processes);
     gs_place_table_free(&merge->places);
@@ -296,7 +376,9 @@ int gs_summary_write(char *const *paths, const struct gs_state_ended *ended)
 
 int gs_merge_run(const struct gs_arguments *arguments)
 {
-    struct merge merge = {.of = read_of(arguments), .with_places = true};
+    struct merge merge = {.of = read_of(arguments),
+                          .with_places = true,
+                          .as_json = arguments->json != NULL};
     if (!arguments->command[0]) {
         gs_help_refuse(GS_VERB_MERGE, "merge: no REPORT or FOLDER is given");
     }

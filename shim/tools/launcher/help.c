@@ -49,6 +49,8 @@ static const char diff_help[] =
     "  --fail-on=new,grown:10%  end with status 3 if a call site is new, or has\n"
     "                           grown by more than 10 %; also new:SIZE, grown:SIZE\n"
     "  --of=peak                memory at the peaks instead of leaks\n"
+    "  --markdown               a table, for a comment on a pull request\n"
+    "  --json                   all call sites as JSON\n"
     "  --leak-max=NUMBER        call sites to list\n"
     "  --suppressions=FILE      suppress known leaks of a state file\n"
     "\n" REPORT_HELP "\n";
@@ -59,6 +61,7 @@ static const char merge_help[] =
     "it; then a line for each process. FOLDER stands for all reports in it.\n"
     "\n"
     "  --of=peak                memory at the peaks instead of leaks\n"
+    "  --json                   all call sites and processes as JSON\n"
     "  --leak-max=NUMBER        call sites to list\n"
     "  --suppressions=FILE      suppress known leaks of state files\n"
     "\n" REPORT_HELP "\n";
@@ -192,7 +195,7 @@ static const char general_help[] =
     "  --trace-file=FILE        record a chart over time, see gpushim html --help\n"
     "  --torch=tensors          PyTorch: allocate each tensor from gpushim's pool\n"
     "  --log-file=FILE          write the report to FILE (%p: process id, %r: rank)\n"
-    "  --output=json            additional report formats: json, junit, sarif, pprof ...\n"
+    "  --output=json            additional report formats: json, junit, sarif ...\n"
     "  --full-paths             whole paths of source files, which editors open\n"
     "  --summary                at the end, a line for each process and each GPU\n"
     "  --mem-limit=SIZE         cap the GPU memory of the program: 8G, 50%\n"

@@ -75,8 +75,10 @@ struct gs_arguments {
     const char *delay, *rounds, *once; /* -d, -n and --once of top; NULL: not given */
     const char *wait;                  /* of pause, attach, requests; NULL: the default */
     const char *stay;                  /* --for of attach and trace; NULL: not given */
-    const char *every, *json;          /* --all and --json of requests; NULL: not given */
-    const char *discard, *plain;       /* of release; NULL: not given */
+    const char *every;                 /* --all of requests; NULL: not given */
+    const char *json;            /* --json of stats, diff and merge; NULL: not given */
+    const char *markdown;        /* of diff; NULL: not given */
+    const char *discard, *plain; /* of release; NULL: not given */
     const char *listen, *token_file, *pod_logs; /* of serve; NULL: not given */
     const char *name, *folder;                  /* of cdi; NULL: not given */
     const char *last_switch; /* the option just before the command, if it is a switch

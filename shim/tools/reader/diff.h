@@ -6,6 +6,7 @@
 #define GS_DIFF_H
 
 #include "shim/tools/reader/place_key.h"
+#include "tracker/report/files/export_json_values.h"
 #include "tracker/report/text/text.h"
 
 /* In the order in which they are written. */
@@ -50,6 +51,13 @@ void gs_diff_free(struct gs_diff *diff);
 /* Writes at most `most` call sites that differ, and the sums. */
 void gs_diff_write(const struct gs_diff *diff, const struct gs_report_file files[2],
                    const char *const paths[2], unsigned most, struct gs_text *text);
+
+/* The same as a table in Markdown, for a comment on a change. */
+void gs_diff_markdown(const struct gs_diff *diff, const struct gs_report_file files[2],
+                      const char *const paths[2], unsigned most, struct gs_text *text);
+/* Writes the members for all call sites, and the sums. */
+void gs_diff_json(const struct gs_diff *diff, const struct gs_report_file files[2],
+                  const char *const paths[2], struct gs_json *json);
 
 /* What fails: growth of more than a limit, in bytes or (gs_share_bytes) of what was. */
 struct gs_diff_limits {

@@ -1,5 +1,5 @@
 /*
- * diff_write.c - writes a comparison as text, in the form of the report.
+ * diff_write.c - writes a comparison as text, in the form of the report, or as Markdown.
  * Owns: nothing.   Lock: none.   Design: docs/outputs.md
  */
 #include <stdio.h>
@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "shim/tools/reader/diff.h"
+#include "shim/tools/reader/named_frame.h"
 #include "tracker/names/runtime_modules.h"
 #include "tracker/report/report.h"
 
@@ -177,10 +178,14 @@ static void write_sum(const struct gs_diff *diff, enum gs_diff_kind kind,
     }
 }
 
+typedef void row_writer(const struct gs_diff_row *row, unsigned number,
+                        const struct gs_report_file files[2],
+                        struct gs_shown_paths *paths, struct gs_text *text);
+
 /* Writes the call sites that differ, at most `most`. Returns how many. */
 static unsigned write_rows(const struct gs_diff *diff,
                            const struct gs_report_file files[2], unsigned most,
-                           struct gs_text *text)
+                           row_writer *write, struct gs_text *text)
 {
     struct gs_shown_paths paths = {.whole = gs_state_settings()->full_paths};
     unsigned written = 0, found = 0;
@@ -192,32 +197,137 @@ static unsigned write_rows(const struct gs_diff *diff,
     }
     for (size_t i = 0; i < diff->count && written < most; i++) {
         if (diff->rows[i].kind != GS_DIFF_SAME) {
-            write_row(&diff->rows[i], ++written, files, &paths, text);
+            write(&diff->rows[i], ++written, files, &paths, text);
         }
     }
     gs_shown_paths_free(&paths);
     return written;
 }
 
-void gs_diff_write(const struct gs_diff *diff, const struct gs_report_file files[2],
-                   const char *const paths[2], unsigned most, struct gs_text *text)
+/* "Leaked: 28.5 MiB in 7 allocations, then 51.0 MiB in 6 allocations" */
+static void write_amounts(const struct gs_diff *diff,
+                          const struct gs_report_file files[2], struct gs_text *text)
 {
-    char before[80], after[80], number[32];
-    uint64_t changed = diff->count - diff->kinds[GS_DIFF_SAME];
-    write_head(diff, files, paths, text);
-    unsigned written = write_rows(diff, files, most, text);
-    if (changed > written) {
-        gs_text_add(text, "%s more call site%s changed (GPUSHIM_LEAK_MAX)\n\n",
-                    gs_text_count(changed - written, number), plural(changed - written));
-    }
+    char before[80], after[80];
     gs_text_add(text, "%s: %s, then %s\n", what_of(files),
                 amount(diff->bytes[0], diff->counts[0], before),
                 amount(diff->bytes[1], diff->counts[1], after));
-    gs_text_add(text, "SUMMARY: gpushim diff: ");
+}
+
+static void write_sums(const struct gs_diff *diff, struct gs_text *text)
+{
+    char number[32];
     write_sum(diff, GS_DIFF_NEW, "new", text);
     write_sum(diff, GS_DIFF_GROWN, "grown", text);
     write_sum(diff, GS_DIFF_SHRUNK, "shrunk", text);
     write_sum(diff, GS_DIFF_GONE, "gone", text);
     gs_text_add(text, ", %s unchanged\n",
                 gs_text_count(diff->kinds[GS_DIFF_SAME], number));
+}
+
+static void write_more(const struct gs_diff *diff, unsigned written, struct gs_text *text)
+{
+    uint64_t changed = diff->count - diff->kinds[GS_DIFF_SAME];
+    char number[32];
+    if (changed > written) {
+        gs_text_add(text, "%s more call site%s changed (GPUSHIM_LEAK_MAX)\n\n",
+                    gs_text_count(changed - written, number), plural(changed - written));
+    }
+}
+
+void gs_diff_write(const struct gs_diff *diff, const struct gs_report_file files[2],
+                   const char *const paths[2], unsigned most, struct gs_text *text)
+{
+    write_head(diff, files, paths, text);
+    write_more(diff, write_rows(diff, files, most, write_row, text), text);
+    write_amounts(diff, files, text);
+    gs_text_add(text, "SUMMARY: gpushim diff: ");
+    write_sums(diff, text);
+}
+
+/* ---- Markdown ---------------------------------------------------------------------- */
+
+/* Writes a text as code in the cell of a table. A bar would end the cell, also after a
+ * backslash, and a backtick the code. */
+static void write_code(const char *code, struct gs_text *text)
+{
+    gs_text_add(text, "`");
+    for (; *code; code++) {
+        if (*code == '|') {
+            gs_text_add(text, "\\|");
+        } else if (*code == '`') {
+            gs_text_add(text, "'");
+        } else if (code[0] == '\\' && code[1] == '|') {
+            gs_text_add(text, "/");
+        } else {
+            gs_text_add_bytes(text, code, 1);
+        }
+    }
+    gs_text_add(text, "`");
+}
+
+static void write_cell(uint64_t bytes, uint64_t count, struct gs_text *text)
+{
+    char size[24], number[32];
+    if (count == 0) {
+        gs_text_add(text, " | -");
+        return;
+    }
+    gs_text_add(text, " | %s in %s", gs_text_bytes(bytes, size),
+                gs_text_count(count, number));
+}
+
+static void write_line(const struct gs_diff_row *row, unsigned number,
+                       const struct gs_report_file files[2], struct gs_shown_paths *paths,
+                       struct gs_text *text)
+{
+    static const char words[GS_DIFF_KINDS][8] = {[GS_DIFF_NEW] = "new",
+                                                 [GS_DIFF_GROWN] = "grown",
+                                                 [GS_DIFF_SHRUNK] = "shrunk",
+                                                 [GS_DIFF_GONE] = "gone"};
+    const struct gs_file_place *place = row->place;
+    struct gs_named_frame frames[GS_FRAMES_NAMED];
+    size_t named = gs_named_frames(&files[row->side], place, frames, GS_FRAMES_NAMED);
+    struct gs_text code = {0};
+    char change[32];
+    if (number == 1) {
+        gs_text_add(text, "| | Growth | Before | After | Call site | Call |\n"
+                          "| --- | ---: | ---: | ---: | --- | --- |\n");
+    }
+    gs_text_add(text, "| %s | %s", words[row->kind],
+                signed_bytes(row->bytes[0], row->bytes[1], change));
+    write_cell(row->bytes[0], row->counts[0], text);
+    write_cell(row->bytes[1], row->counts[1], text);
+    gs_text_add(text, " | ");
+    gs_named_frames_write(frames, named, paths, &code);
+    write_code(named > 0 && code.data ? code.data : "no call stack", text);
+    code.length = 0;
+    gs_text_add(&code, "%s%s%s", place->call ? place->call : "unknown call",
+                place->kind ? ", " : "", place->kind ? place->kind : "");
+    gs_text_add(text, " | ");
+    write_code(code.data ? code.data : "", text);
+    gs_text_add(text, " |\n");
+    gs_text_free(&code);
+}
+
+void gs_diff_markdown(const struct gs_diff *diff, const struct gs_report_file files[2],
+                      const char *const paths[2], unsigned most, struct gs_text *text)
+{
+    struct gs_text head = {0};
+    gs_text_add(text, "**gpushim diff**: ");
+    write_sums(diff, text);
+    gs_text_add(text, "\n");
+    write_amounts(diff, files, text);
+    gs_text_add(text, "\n");
+    unsigned written = write_rows(diff, files, most, write_line, text);
+    gs_text_add(text, "%s", written ? "\n" : "");
+    write_more(diff, written, text);
+    /* Indented, it is code, whatever the names contain. */
+    write_head(diff, files, paths, &head);
+    for (const char *at = head.data ? head.data : ""; *at && *at != '\n';) {
+        size_t length = strcspn(at, "\n");
+        gs_text_add(text, "    %.*s\n", (int)length, at);
+        at += length + (at[length] == '\n');
+    }
+    gs_text_free(&head);
 }

@@ -12,34 +12,23 @@
 #include "gs_printable.h"
 #include "tracker/names/shown_path.h"
 
-#define WHO_BYTES      32
-#define FUNCTION_BYTES 81
-#define CALL_BYTES     160
-#define NUMBERS_BYTES  160
-#define FRAMES_NAMED   2
-
-/* A frame of a title: "load_weights leaky.c:39", or "?? libfoo.so+0x12". */
-struct named_frame {
-    char function[FUNCTION_BYTES];
-    const char *path; /* NULL: neither file nor module is known */
-    uint64_t number;  /* line, or offset */
-    bool in_file;
-};
+#define WHO_BYTES     32
+#define NUMBERS_BYTES 160
 
 struct gs_place_total {
     UT_hash_handle hh; /* in gs_place_table.places */
     struct gs_place_key key;
-    uint64_t sum;                            /* bytes */
-    uint64_t most, least;                    /* of the processes that have it */
-    uint64_t processes;                      /* that have it */
-    uint64_t process;                        /* the last one, by its number */
-    uint64_t own;                            /* bytes of the last one */
-    char who[WHO_BYTES];                     /* the process that has most */
-    char last[WHO_BYTES];                    /* the last one */
-    struct named_frame frames[FRAMES_NAMED]; /* the innermost ones */
+    uint64_t sum;                                  /* bytes */
+    uint64_t most, least;                          /* of the processes that have it */
+    uint64_t processes;                            /* that have it */
+    uint64_t process;                              /* the last one, by its number */
+    uint64_t own;                                  /* bytes of the last one */
+    char who[WHO_BYTES];                           /* the process that has most */
+    char last[WHO_BYTES];                          /* the last one */
+    struct gs_named_frame frames[GS_FRAMES_NAMED]; /* the innermost ones */
     size_t named;
-    char call[CALL_BYTES]; /* what the title has after the frames */
-    char paths[];          /* of the frames */
+    const char *call, *kind, *no_stack; /* as in gs_file_place */
+    char texts[];                       /* all of the above */
 };
 
 static void add(uint64_t *sum, uint64_t value)
@@ -51,16 +40,20 @@ static void add(uint64_t *sum, uint64_t value)
 
 /* ---- names ------------------------------------------------------------------------- */
 
-static struct named_frame name_frame(const struct gs_report_file *file,
-                                     const struct gs_file_frame *frame)
+#define TEXTS_MOST (2 * GS_FRAMES_NAMED + 3)
+
+/* Finds the texts of a total, which outlive the report. Returns how many. */
+static size_t texts_of(struct gs_place_total *total, const char **texts[TEXTS_MOST])
 {
-    const struct gs_file_module *module = gs_report_file_module(file, frame);
-    struct named_frame named = {.in_file = frame->file && frame->file[0]};
-    (void)snprintf(named.function, sizeof(named.function), "%s",
-                   frame->function ? frame->function : "??");
-    named.path = named.in_file ? frame->file : module ? module->path : NULL;
-    named.number = named.in_file ? frame->line : frame->offset;
-    return named;
+    size_t count = 0;
+    texts[count++] = &total->call;
+    texts[count++] = &total->kind;
+    texts[count++] = &total->no_stack;
+    for (size_t i = 0; i < total->named; i++) {
+        texts[count++] = &total->frames[i].function;
+        texts[count++] = &total->frames[i].path;
+    }
+    return count;
 }
 
 /* Makes the sum of a call site, with its name: the two innermost frames, and the call.
@@ -68,53 +61,45 @@ static struct named_frame name_frame(const struct gs_report_file *file,
 static struct gs_place_total *make_total(const struct gs_report_file *file,
                                          const struct gs_file_place *place)
 {
-    struct named_frame frames[FRAMES_NAMED];
-    size_t named = 0, length = 0;
-    for (size_t i = 0; i < place->depth && named < FRAMES_NAMED; i++) {
-        const struct gs_file_frame *frame = gs_report_file_frame(file, place, i);
-        if (frame) {
-            frames[named] = name_frame(file, frame);
-            length += frames[named].path ? strlen(frames[named].path) + 1 : 0;
-            named++;
-        }
+    struct gs_place_total named = {
+        .call = place->call, .kind = place->kind, .no_stack = place->no_stack};
+    named.named = gs_named_frames(file, place, named.frames, GS_FRAMES_NAMED);
+    size_t length = 0;
+    const char **texts[TEXTS_MOST];
+    size_t count = texts_of(&named, texts);
+    for (size_t i = 0; i < count; i++) {
+        length += *texts[i] ? strlen(*texts[i]) + 1 : 0;
     }
     struct gs_place_total *total = calloc(1, sizeof(*total) + length);
     if (!total) {
         return NULL;
     }
-    char *at = total->paths;
-    for (size_t i = 0; i < named; i++) {
-        total->frames[i] = frames[i];
-        if (frames[i].path) {
-            total->frames[i].path = strcpy(at, frames[i].path);
+    *total = named;
+    char *at = total->texts;
+    count = texts_of(total, texts);
+    for (size_t i = 0; i < count; i++) {
+        if (*texts[i]) {
+            *texts[i] = strcpy(at, *texts[i]);
             at += strlen(at) + 1;
         }
     }
-    total->named = named;
-    (void)snprintf(total->call, sizeof(total->call), "%s%s%.40s, %s (%s)",
-                   named == 0 ? "no call stack" : "",
-                   named == 0 && place->no_stack ? ": " : "",
-                   named == 0 && place->no_stack ? place->no_stack : "",
-                   place->call ? place->call : "unknown call",
-                   place->kind ? place->kind : "unknown");
     return total;
 }
 
+/* Writes the frames, and the call: ", cudaMalloc (device)". */
 static void add_title(const struct gs_place_total *total, struct gs_shown_paths *paths,
                       struct gs_text *text)
 {
-    for (size_t i = 0; i < total->named; i++) {
-        const struct named_frame *frame = &total->frames[i];
-        gs_text_add(text, "%s", i ? " < " : "");
-        gs_text_add_foreign(text, frame->function);
-        if (frame->path) {
-            gs_text_add(text, " ");
-            gs_text_add_foreign(text, gs_shown_path(paths, frame->path));
-            gs_text_add(text, frame->in_file ? ":%llu" : "+0x%llx",
-                        (unsigned long long)frame->number);
-        }
+    gs_named_frames_write(total->frames, total->named, paths, text);
+    if (total->named == 0) {
+        gs_text_add(text, "no call stack%s", total->no_stack ? ": " : "");
+        gs_text_add_foreign(text, total->no_stack ? total->no_stack : "");
     }
-    gs_text_add_foreign(text, total->call);
+    gs_text_add(text, ", ");
+    gs_text_add_foreign(text, total->call ? total->call : "unknown call");
+    gs_text_add(text, " (");
+    gs_text_add_foreign(text, total->kind ? total->kind : "unknown");
+    gs_text_add(text, ")");
 }
 
 static void name_process(const struct gs_report_file *file, char out[WHO_BYTES])
@@ -183,13 +168,18 @@ void gs_place_table_add(struct gs_place_table *table, const struct gs_report_fil
 
 /* ---- the text ---------------------------------------------------------------------- */
 
+static int compare_texts(const char *a, const char *b)
+{
+    return strcmp(a ? a : "", b ? b : "");
+}
+
 static int compare_totals(struct gs_place_total *a, struct gs_place_total *b)
 {
     if (a->sum != b->sum) {
         return a->sum > b->sum ? -1 : 1;
     }
     for (size_t i = 0; i < a->named && i < b->named; i++) {
-        int order = strcmp(a->frames[i].function, b->frames[i].function);
+        int order = compare_texts(a->frames[i].function, b->frames[i].function);
         if (order == 0) {
             order = gs_path_compare(a->frames[i].path, b->frames[i].path);
         }
@@ -200,7 +190,8 @@ static int compare_totals(struct gs_place_total *a, struct gs_place_total *b)
             return a->frames[i].number < b->frames[i].number ? -1 : 1;
         }
     }
-    return strcmp(a->call, b->call);
+    int order = compare_texts(a->call, b->call);
+    return order ? order : compare_texts(a->kind, b->kind);
 }
 
 /* Narrower, a call site has a line of its own. */
@@ -244,13 +235,19 @@ static void write_line(struct gs_text *text, unsigned columns, bool whole,
     gs_text_free(&line);
 }
 
+/* What the process has that has least of it: without the call site it has nothing. */
+static uint64_t least_of(const struct gs_place_table *table,
+                         const struct gs_place_total *total)
+{
+    return total->processes == table->processes ? total->least : 0;
+}
+
 static void write_total(const struct gs_place_table *table,
                         const struct gs_place_total *total, unsigned columns,
                         struct gs_shown_paths *paths, struct gs_text *text)
 {
     char line[NUMBERS_BYTES], sum[24], most[24], least[24], spread[24], in[48];
-    /* A process without the call site has nothing of it. */
-    uint64_t lowest = total->processes == table->processes ? total->least : 0;
+    uint64_t lowest = least_of(table, total);
     (void)snprintf(in, sizeof(in), "%llu of %llu", (unsigned long long)total->processes,
                    (unsigned long long)table->processes);
     (void)snprintf(line, sizeof(line), FORM, gs_text_bytes(total->sum, sum),
@@ -276,15 +273,20 @@ static void find_paths(const struct gs_place_table *table, unsigned most,
     }
 }
 
+static void sort(struct gs_place_table *table)
+{
+    for (struct gs_place_total *total = table->places; total; total = total->hh.next) {
+        settle(total);
+    }
+    HASH_SORT(table->places, compare_totals);
+}
+
 void gs_place_table_write(struct gs_place_table *table, const char *what, unsigned most,
                           unsigned columns, bool full_paths, struct gs_text *text)
 {
     char line[NUMBERS_BYTES], number[32], bytes[24];
     unsigned written = 0, count = HASH_COUNT(table->places);
-    for (struct gs_place_total *total = table->places; total; total = total->hh.next) {
-        settle(total);
-    }
-    HASH_SORT(table->places, compare_totals);
+    sort(table);
     struct gs_shown_paths paths = {.whole = full_paths};
     find_paths(table, most, &paths);
     (void)snprintf(line, sizeof(line), FORM, what, "most", "at", "least", "spread",
@@ -309,6 +311,33 @@ void gs_place_table_write(struct gs_place_table *table, const char *what, unsign
     if (table->failed) {
         gs_text_add(text, "Note: some call sites are missing for lack of memory\n");
     }
+}
+
+static void put_total(struct gs_json *json, const struct gs_place_table *table,
+                      const struct gs_place_total *total)
+{
+    gs_json_open(json, '{');
+    gs_json_member(json, "bytes", total->sum);
+    gs_json_member(json, "most_bytes", total->most);
+    gs_json_member_text(json, "most_at", total->who);
+    gs_json_member(json, "least_bytes", least_of(table, total));
+    gs_json_member(json, "processes", total->processes);
+    gs_json_member_text(json, "call", total->call);
+    gs_json_member_text(json, "kind", total->kind);
+    gs_named_frames_json(json, "stack", total->frames, total->named);
+    gs_json_close(json, '}');
+}
+
+void gs_place_table_json(struct gs_place_table *table, struct gs_json *json)
+{
+    sort(table);
+    gs_json_member_open(json, "call_sites", '[');
+    for (struct gs_place_total *total = table->places; total; total = total->hh.next) {
+        put_total(json, table, total);
+    }
+    gs_json_close(json, ']');
+    gs_json_member(json, "not_grouped_bytes", table->rest_bytes);
+    gs_json_member_bool(json, "complete", !table->failed);
 }
 
 void gs_place_table_free(struct gs_place_table *table)

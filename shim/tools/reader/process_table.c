@@ -95,7 +95,10 @@ static void write_devices(struct gs_process_table *table)
 /* A line of the table. */
 struct gs_process_row {
     char process[24], rank[24], peak[24], live[24], leaked[24], ending[128];
+    char host[sizeof(((struct gs_state_process *)0)->host)];
+    uint64_t pid, peak_bytes, bytes; /* bytes: live or leaked */
     uint64_t allocs, errors, rank_number;
+    bool has_live; /* `bytes` has not leaked */
     char *command; /* NULL: no memory */
     size_t equal;  /* rows that this one stands for; 0: another stands for it */
     size_t run;    /* where they are in the order of fold_rows */
@@ -383,6 +386,11 @@ void gs_process_table_add(struct gs_process_table *table,
     *(live ? row->leaked : row->live) = '-';
     (void)gs_text_bytes(file->leaked_bytes, live ? row->live : row->leaked);
     (void)snprintf(row->ending, sizeof(row->ending), "%.99s", ending);
+    (void)snprintf(row->host, sizeof(row->host), "%s", file->host);
+    row->pid = file->pid;
+    row->peak_bytes = file->peak_bytes;
+    row->bytes = file->leaked_bytes;
+    row->has_live = live;
     row->allocs = file->allocs;
     row->errors = file->errors;
     row->command = strdup(file->command);
@@ -425,6 +433,59 @@ void gs_process_table_sum(struct gs_process_table *table)
                     either ? table->unknown.text : table->failed.text,
                     either ? "; or " : "", either ? table->failed.text : "");
     }
+}
+
+/* ---- JSON -------------------------------------------------------------------------- */
+
+static void put_row(struct gs_json *json, const struct gs_process_row *row)
+{
+    gs_json_open(json, '{');
+    gs_json_member(json, "pid", row->pid);
+    gs_json_member_or_null(json, "rank", row->rank_number != UINT64_MAX,
+                           row->rank_number);
+    gs_json_member_text(json, "host", row->host);
+    gs_json_member_text(json, "command", row->command);
+    gs_json_member_text(json, "ending", row->ending);
+    gs_json_member(json, "peak_bytes", row->peak_bytes);
+    gs_json_member_or_null(json, "live_bytes", row->has_live, row->bytes);
+    gs_json_member_or_null(json, "leaked_bytes", !row->has_live, row->bytes);
+    gs_json_member(json, "allocs", row->allocs);
+    gs_json_member(json, "errors", row->errors);
+    gs_json_close(json, '}');
+}
+
+static void put_device(struct gs_json *json, const struct gs_shared_device *device)
+{
+    gs_json_open(json, '{');
+    gs_json_member_text(json, "host", device->host);
+    gs_json_member_text(json, "device", device->bus);
+    gs_json_member_text(json, "name", device->name);
+    gs_json_member(json, "sum_of_peaks_bytes", device->peak_bytes);
+    gs_json_member(json, "processes", device->processes);
+    gs_json_close(json, '}');
+}
+
+void gs_process_table_json(const struct gs_process_table *table, struct gs_json *json)
+{
+    gs_json_member_open(json, "processes", '[');
+    for (size_t i = 0; i < table->processes; i++) {
+        put_row(json, &table->rows[i]);
+    }
+    gs_json_close(json, ']');
+    gs_json_member_open(json, "devices", '[');
+    for (size_t i = 0; i < table->device_count; i++) {
+        put_device(json, &table->devices[i]);
+    }
+    gs_json_close(json, ']');
+    gs_json_member_open(json, "all", '{');
+    gs_json_member(json, "processes", table->processes);
+    gs_json_member(json, "live_bytes", table->live_bytes);
+    gs_json_member(json, "leaked_bytes", table->leaked_bytes);
+    gs_json_member(json, "allocs", table->allocs);
+    gs_json_member(json, "errors", table->errors);
+    gs_json_close(json, '}');
+    gs_json_member_text(json, "first_to_fail",
+                        table->failed.unix_ms != 0 ? table->failed.text : NULL);
 }
 
 void gs_process_table_free(struct gs_process_table *table)

@@ -7,6 +7,7 @@
 #define GS_PROCESS_TABLE_H
 
 #include "shim/tools/reader/report_file.h"
+#include "tracker/report/files/export_json_values.h"
 #include "tracker/report/text/text.h"
 
 /* How a process ended of which its file may not know it. */
@@ -42,6 +43,8 @@ void gs_process_table_add(struct gs_process_table *table,
                           const struct gs_state_ended *ended);
 /* Writes the lines of each process, and of all. */
 void gs_process_table_sum(struct gs_process_table *table);
+/* Writes the members for each process, each device, and all of them. */
+void gs_process_table_json(const struct gs_process_table *table, struct gs_json *json);
 void gs_process_table_free(struct gs_process_table *table);
 
 #endif

@@ -86,6 +86,43 @@ WANTED
     gpushim ci diff --fail-on="${words%:*}" a.state b.json
     expect_status ci "${words##*:}"
   done
+  gpushim json diff --json --fail-on=new,grown --leak-max=1 a.state b.json
+  expect_status json 3
+  python3 -S - <<'PYTHON' >found || fail "JSON that cannot be read"
+import json
+diff = json.load(open("json.out"))
+for site in diff["call_sites"]:
+    top = site["stack"][0]
+    print(site["change"], site["before"]["bytes"], site["after"]["bytes"], site["before"]["count"], site["after"]["count"],
+          top["function"], "%s:%d" % (top["file"].rsplit("/", 1)[1], top["line"]), len(site["stack"]))
+print(diff["schema"], diff["before"]["bytes"], diff["after"]["bytes"], diff["failures"], diff["summary"]["gone"])
+PYTHON
+  cat >wanted <<'WANTED'
+grown 25165824 50331648 1 2 load_weights leaky.c:39 2
+new 0 262144 0 1 queue_scratch leaky.c:64 1
+unchanged 786432 786432 1 1 queue_scratch leaky.c:64 2
+gone 262144 0 1 0 stage_input leaky.c:47 2
+gone 524288 0 1 0 share_state leaky.c:56 2
+shrunk 3145728 2097152 3 2 build_index leaky.c:30 2
+gpushim-diff 29884416 53477376 2 {'call_sites': 2, 'bytes': 786432}
+WANTED
+  diff -u wanted found || fail "another comparison in JSON"
+  gpushim table diff --markdown --color=always --leak-max=2 a.state b.json
+  sed -E '/^    [AB]: /d; s/main leaky[.]c:[0-9]+/main/; s/cuda?[MHA][A-Za-z]+, //' table.out >found
+  cat >wanted <<'WANTED'
+**gpushim diff**: 1 new (+256 KiB), 1 grown (+24.0 MiB), 1 shrunk (-1.00 MiB), 2 gone (-768 KiB), 1 unchanged
+
+Leaked: 28.5 MiB in 7 allocations, then 51.0 MiB in 6 allocations
+
+| | Growth | Before | After | Call site | Call |
+| --- | ---: | ---: | ---: | --- | --- |
+| grown | +24.0 MiB | 24.0 MiB in 1 | 48.0 MiB in 2 | `load_weights leaky.c:39 < main` | `device` |
+| new | +256 KiB | - | 256 KiB in 1 | `queue_scratch leaky.c:64` | `pinned` |
+
+3 more call sites changed (GPUSHIM_LEAK_MAX)
+
+WANTED
+  diff -u wanted found || fail "another comparison in Markdown"
   gpushim few diff --leak-max=2 a.state b.json
   expect_text few.out '^3 more call sites changed [(]GPUSHIM_LEAK_MAX[)]$'
   gpushim back diff --fail-on=grown:10% b.json a.json
@@ -94,6 +131,28 @@ WANTED
   expect_text back.out '^GROWN 1: [+]1[.]00 MiB: '
 }
 add_case "diff of planted changes" diff_planted_case
+
+# Names that end a cell or its code: a reader of PyPI finds the table's cells, and the names in them.
+diff_table_case() {
+  need python3
+  python3 -m venv readers >/dev/null 2>&1 || skip "python3 with venv"
+  readers/bin/pip install --quiet --no-deps markdown-it-py mdurl >/dev/null 2>&1 || skip "markdown-it-py of PyPI"
+  report_of a leaky_shared
+  sed -E 's/"load_weights"/"operator|(A`|<b>**\\\\|_ä)"/; s/"bytes": 25165824/"bytes": 50331648/' a.json >b.json
+  gpushim table diff --markdown a.json b.json
+  readers/bin/python3 - <<'PYTHON' >found || fail "Markdown that cannot be read"
+import markdown_it
+rows = []
+for token in markdown_it.MarkdownIt("gfm-like", {"linkify": False}).parse(open("table.out").read()):
+    if token.type == "tr_open":
+        rows.append([])
+    if token.type == "inline" and rows:
+        rows[-1].append("".join(child.content for child in token.children))
+print(*((row[0], row[4].split(" ")[0], len(row)) for row in rows[1:]), sep="\n")
+PYTHON
+  expect_equal "the row" "('grown', \"operator|(A'|<b>**/|_ä)\", 6)" "$(<found)"
+}
+add_case "diff in Markdown by another reader" diff_table_case
 
 # A program that was rebuilt with a line above its leaks: nothing is new; a leak of its own is.
 diff_rebuilt_case() {
@@ -190,6 +249,7 @@ add_case "diff of peaks and of other programs" diff_kinds_case
 merge_case() {
   local rank
 
+  need python3
   mkdir ranks
   for rank in 0 1; do
     report_of "ranks/$rank" leaky_shared RANK=$rank
@@ -221,6 +281,22 @@ merge_case() {
   expect_same json states
   gpushim summary report --summary ranks/0.state ranks/1.json
   expect_equal "processes" "$(grep '^gpushim' json.out)" "$(<summary.out)"
+  gpushim sums merge --json ranks
+  expect_status sums 0
+  python3 -S - <<'PYTHON' >found || fail "JSON that cannot be read"
+import json
+merge = json.load(open("sums.out"))
+site = merge["call_sites"][0]
+print(merge["schema"], site["bytes"], site["most_bytes"], site["most_at"], site["least_bytes"], site["processes"], site["kind"],
+      *("%s %s" % (frame["function"], frame["file"].rsplit("/", 1)[1]) for frame in site["stack"]))
+print(merge["all"]["processes"], merge["all"]["leaked_bytes"], merge["devices"][0]["processes"],
+      *sorted((each["rank"], each["live_bytes"] is None, each["leaked_bytes"]) for each in merge["processes"]))
+PYTHON
+  cat >wanted <<'WANTED'
+gpushim-merge 50331648 25165824 rank 0 0 2 device load_weights leaky.c main leaky.c
+3 59768832 3 (0, True, 29884416) (1, True, 29884416) (2, False, None)
+WANTED
+  diff -u wanted found || fail "other sums in JSON"
   # With the most of a rank before the sum of others.
   gpushim same merge ranks/0.json ranks/0.json ranks/0.state ranks/1.state
   expect_status same 0
@@ -353,7 +429,8 @@ compare_usage_case() {
 
   need_file "$build/gpushim"
   for words in diff 'diff a' 'diff a b c' merge 'diff --fail-on a' 'merge --of=x a' 'diff --of=x a b' 'diff --fail-on=gone a b' \
-    'diff --fail-on=grown:1% --fail-on= a b' 'diff --fail-on=new:200% a b' 'diff -o x a b' 'merge --fail-on=new a'; do
+    'diff --fail-on=grown:1% --fail-on= a b' 'diff --fail-on=new:200% a b' 'diff -o x a b' 'merge --fail-on=new a' \
+    'diff --json --markdown a b' 'diff --json=x a b' 'merge --markdown a'; do
     # shellcheck disable=SC2086  # several words
     gpushim bad $words
     expect_status bad 2
