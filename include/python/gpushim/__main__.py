@@ -1,16 +1,15 @@
 """python -m gpushim: the command of the environment that this module is installed in."""
 import os
-import shutil
 import sys
-import sysconfig
+
+from gpushim import _command
 
 
 def main():
     """Takes the place of the interpreter; ends with 127 where the command is missing."""
-    folder = sysconfig.get_path("scripts")
-    command = shutil.which("gpushim", path=folder) or shutil.which("gpushim")
+    command = _command.find()
     if not command:
-        print(f"python -m gpushim: no command gpushim in {folder} or on PATH", file=sys.stderr)
+        print(f"python -m gpushim: {_command.missing()}", file=sys.stderr)
         sys.exit(127)
     os.execv(command, ["gpushim", *sys.argv[1:]])
 
