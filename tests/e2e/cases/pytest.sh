@@ -1,0 +1,225 @@
+# shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
+#
+# pytest.sh - the plugin for pytest: limits on the GPU memory of tests, which planted tests exceed and keep; its
+# restart under the library, its table, and what it says where it cannot measure.
+
+uses recipes
+
+limits=$sources/tests/apps/python/limits
+pytest_paths=$sources/include/python:$sources/tests/apps/python
+
+# find_venv: sets `venv` to an environment with pytest and its plugins, which the first case makes, or skips.
+find_venv() {
+  local packages=(pytest pytest-xdist pytest-asyncio)
+
+  need flock
+  need_file "$cuda_path/libcudart.so.13"
+  need_file "$build/gpushim"
+  venv=$scratch/pytest
+  exec 9>"$venv.lock"
+  flock 9
+  if [[ ! -e $venv.made && ! -e $venv.lacks ]]; then
+    if ! python3 -m venv "$venv" >venv.log 2>&1; then
+      echo 'python3 with venv' >"$venv.lacks"
+    elif ! "$venv/bin/pip" install --quiet --retries 1 "${packages[@]}" >venv.log 2>&1; then
+      echo "PyPI, for ${packages[*]}" >"$venv.lacks"
+    else
+      touch "$venv.made"
+    fi
+  fi
+  exec 9>&-
+  [[ ! -e $venv.lacks ]] || skip "$(<"$venv.lacks")"
+}
+
+# run_pytest PREFIX [VAR=value...] -- WORD...: the tests in test_limits.py and test_module.py, by a plugin that is
+# not installed. Leaves PREFIX.xml, too.
+run_pytest() {
+  local prefix=$1 settings command
+
+  shift
+  split_settings "$@"
+  run_in "$prefix" PYTHONPATH="$pytest_paths" PYTHONDONTWRITEBYTECODE=1 CONFTEST_LOG="$PWD/$prefix.conftest" \
+    "${settings[@]}" -- "$venv/bin/python3" -X utf8 -W ignore -m pytest -p gpushim.pytest_plugin \
+    -p no:cacheprovider --rootdir "$limits" --junitxml="$PWD/$prefix.xml" "${command[@]}"
+}
+
+# judge_pytest PREFIX checked|unchecked|skipped
+judge_pytest() {
+  expect_status "$1" "$([[ $2 == skipped ]] && echo 0 || echo 1)"
+  python3 -S "$limits/judge.py" "$1.xml" "$2" || { cat "$1.out" && fail "tests that are $2 end otherwise"; }
+}
+
+# expect_sites FILE TEST LINE...: the lines below the limit that this test exceeds.
+expect_sites() {
+  local file=$1 test=$2
+
+  shift 2
+  awk -v test=" $test, " 'index($0, test) && / allows / { on = 1; next } on && !/^    / { exit } on' "$file" |
+    sed -E 's/ +/ /g; s/^ //' >sites
+  printf '%s\n' "$@" >wanted
+  cmp -s wanted sites || { diff -u wanted sites; fail "$test: call sites"; }
+}
+
+# expect_pytest_failures FILE: each limit with what was found, and the lines that allocated it.
+expect_pytest_failures() {
+  expect_text "$1" '^3[.]00 MiB \(3145728 B\) on GPU 0 left by test_leak_fails, gpu_limit_leaks allows 0 B \(0 B\)$'
+  expect_text "$1" '^21[.]0 MiB .* on GPU 0 live at once in test_budget_fails, gpu_limit_memory allows 20[.]0 MiB'
+  expect_text "$1" '^7[.]00 MiB \(7340032 B\) on GPU 1 live at once in test_devices_fails, '
+  expect_sites "$1" test_leak_fails '3.00 MiB in 1 allocation, cudaMalloc' \
+    'malloc cuda.py:23' 'load test_limits.py:20' 'test_leak_fails test_limits.py:37'
+  expect_sites "$1" test_thread_fails '2.00 MiB by other threads, or without a call stack'
+  expect_text "$1" 'AssertionError: an error of its own$'
+  expect_text "$1" '^30[.]0 MiB .* live at once in test_own_error_fails, '
+}
+
+# A library that is in the process is enough for the limits.
+pytest_limits_case() {
+  find_venv
+  run_pytest limits LD_PRELOAD="$shim" PATH="$build:$PATH" -- "$limits"
+  judge_pytest limits checked
+  expect_pytest_failures limits.out
+  expect_sites limits.out test_budget_fails '21.0 MiB in 2 allocations, cudaMalloc' \
+    'malloc cuda.py:23' 'load test_limits.py:20' 'Block.__init__ test_limits.py:29' \
+    'test_budget_fails test_limits.py:42'
+  expect_sites limits.out test_small_fails \
+    "call sites are missing: the process's peak was at another time, or of other threads"
+  # A scope for each: the names are equal up to the end of what a scope's name has room for.
+  expect_count limits.out '^    [568][.]00 MiB in 1 allocation, cudaMalloc$' 3
+  expect_no_text limits.out 'GPU memory by test|not checked'
+  expect_text limits.err '#[0-9]+ +\[scope test_limits[.]py::test_leak_fails\]$'
+}
+add_case "pytest limits" pytest_limits_case
+
+# With the library missing, pytest starts again: before it reads a conftest.py, with all of its arguments.
+pytest_restart_case() {
+  find_venv
+  run_pytest restart PATH="$build:$PATH" -- --gpushim --gpushim-top=3 "$limits"
+  judge_pytest restart checked
+  expect_pytest_failures restart.out
+  expect_equal 'conftest.py' 'main read' "$(<restart.conftest)"
+  grep -A5 'GPU memory by test' restart.out | sed -E '1d; s/ +/ /g; s/^ //; 6,$d' >table
+  expect_equal 'the table' "$(printf '%s\n' 'peak left allocs test' \
+    '90.0 MiB 0 B 1 test_limits.py::test_unmarked_passes' \
+    '30.0 MiB - 1 test_limits.py::test_own_error_fails' '21.0 MiB 0 B 2 test_limits.py::test_budget_fails')" "$(<table)"
+}
+add_case "pytest restart" pytest_restart_case
+
+# The workers measure, and the process that has none of the tests prints.
+pytest_xdist_case() {
+  find_venv
+  run_pytest workers PATH="$build:$PATH" -- --gpushim -n 2 --dist loadscope "$limits"
+  judge_pytest workers checked
+  expect_pytest_failures workers.out
+  expect_equal 'processes that read conftest.py' 'gw0 read gw1 read main read' "$(sort workers.conftest | xargs)"
+  expect_count workers.out 'GPU memory by test' 1
+  expect_text workers.out '^ +90[.]0 MiB +0 B +1  test_limits[.]py::test_unmarked_passes$'
+}
+add_case "pytest workers" pytest_xdist_case
+
+# Without the library, and without --gpushim, limits have no effect but a line.
+pytest_without_case() {
+  find_venv
+  run_pytest without -- "$limits"
+  judge_pytest without unchecked
+  expect_count without.out \
+    '^gpushim: 28 limits not checked: libgpushim[.]so is not in the process: run pytest --gpushim$' 1
+  run_pytest workers -- -n 2 "$limits"
+  judge_pytest workers unchecked
+  expect_count workers.out '^gpushim: 28 limits not checked: ' 1
+  run_pytest off LD_PRELOAD="$shim" GPUSHIM_TRACK=off -- "$limits"
+  judge_pytest off unchecked
+  expect_text off.out '^gpushim: 28 limits not checked: GPUSHIM_TRACK=off$'
+}
+add_case "pytest without the library" pytest_without_case
+
+# A run that was to measure and cannot skips what it cannot check, and never starts again twice.
+pytest_cannot_case() {
+  find_venv
+  mkdir without
+  printf '#!/bin/sh\nexec "$@"\n' >without/gpushim
+  chmod +x without/gpushim
+  run_pytest missing -- --gpushim -rs "$limits"
+  judge_pytest missing skipped
+  expect_text missing.out "^gpushim: 28 limits not checked: no command gpushim in $venv/bin or on PATH\$"
+  expect_text missing.out '^SKIPPED .*GPU memory is not measured: no command gpushim'
+  run_pytest empty PATH="$PWD/without:$PATH" -- --gpushim "$limits"
+  judge_pytest empty skipped
+  expect_text empty.out "not checked: $PWD/without/gpushim started pytest without its library\$"
+  run_in called PYTHONPATH="$pytest_paths" PATH="$build:$PATH" -- "$venv/bin/python3" -B -c \
+    "import pytest; print('once')
+pytest.main(['-p', 'gpushim.pytest_plugin', '--gpushim', '-p', 'no:cacheprovider', '$limits'])"
+  expect_count called.out '^once$' 1
+  expect_text called.out \
+    '^gpushim: 28 limits not checked: a program called pytest: start that with the command gpushim$'
+  run_pytest none -- --gpushim -k unmarked "$limits"
+  expect_text none.out '^gpushim: nothing was measured: no command gpushim'
+}
+add_case "pytest cannot restart" pytest_cannot_case
+
+# A wrong limit is an error of its test, with the library and without.
+pytest_sizes_case() {
+  local way
+
+  find_venv
+  for way in with without; do
+    run_pytest "$way" LD_PRELOAD="$([[ $way == without ]] || echo "$shim")" -- "$limits/sizes.py"
+    expect_text "$way.out" '^=+ 25 errors in '
+    expect_text "$way.out" \
+      "^gpu_limit_memory\\('2'\\) of test_wrong\\[0\\]: not a size with its unit, such as \"512 MiB\" or \"0 B\"\$"
+    expect_text "$way.out" "^gpu_limit_memory\\('-1 MB'\\) of test_wrong\\[1\\]: not a size "
+    expect_text "$way.out" '^gpu_limit_leaks\(\) of test_wrong\[22\]: not a size '
+    expect_text "$way.out" "^gpu_limit_leaks\\(size='1 B'\\) of test_wrong\\[24\\]: not a size "
+  done
+  for way in -1 x ''; do
+    run_pytest top -- --gpushim-top="$way" "$limits"
+    expect_status top 4
+    expect_text top.err "argument --gpushim-top: '$way' is not a number of tests\$"
+  done
+}
+add_case "pytest wrong limits" pytest_sizes_case
+
+# The wheel's entry point is the plugin that -p names, not a second one.
+pytest_installed_case() {
+  local words
+
+  find_venv
+  mkdir -p site/gpushim-0.dist-info
+  ln -s "$sources/include/python/gpushim" site/gpushim
+  printf 'Metadata-Version: 2.1\nName: gpushim\nVersion: 0\n' >site/gpushim-0.dist-info/METADATA
+  sed -n '/entry_points[.]txt" <<POINTS$/,/^POINTS$/{/POINTS$/!p}' "$sources/scripts/wheel" \
+    >site/gpushim-0.dist-info/entry_points.txt
+  for words in '' '-p gpushim.pytest_plugin'; do
+    # shellcheck disable=SC2086  # words
+    run_in installed PYTHONPATH="$PWD/site:$sources/tests/apps/python" LD_PRELOAD="$shim" -- "$venv/bin/python3" -B \
+      -m pytest $words --strict-markers -p no:cacheprovider "$limits/test_module.py"
+    expect_text installed.out '^=+ 1 failed, 1 passed in '
+    expect_text installed.out '^1[.]00 MiB .* on GPU 0 left by test_module_fails, '
+  done
+}
+add_case "pytest installed" pytest_installed_case
+
+# The limits of docs/guide.md, with what the page shows of their failure.
+pytest_guide_case() {
+  find_venv
+  cat >test_page.py <<'PYTHON'
+import ctypes
+
+import pytest
+
+
+def train():
+    block = ctypes.c_void_p()
+    ctypes.CDLL("libcudart.so.13").cudaMalloc(ctypes.byref(block), ctypes.c_size_t(3 << 20))
+
+
+
+PYTHON
+  page_block guide.md 'ctest and pytest' 1 >>test_page.py
+  page_block guide.md 'ctest and pytest' 2 >wanted
+  run_in guide PYTHONPATH="$pytest_paths" PATH="$build:$PATH" -- "$venv/bin/python3" -B -m pytest \
+    -p gpushim.pytest_plugin -p no:cacheprovider --gpushim test_page.py
+  expect_status guide 1
+  grep -A"$(($(wc -l <wanted) - 1))" ' left by test_training, ' guide.out | head -n "$(wc -l <wanted)" >found
+  cmp -s wanted found || { diff -u wanted found; fail 'docs/guide.md shows another failure'; }
+}
+add_case "pytest guide" pytest_guide_case
