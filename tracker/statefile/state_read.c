@@ -39,6 +39,7 @@ static const char *text_at(const struct gs_image *image, const char *address)
 }
 
 const char gs_state_cut_short[] = "cut short";
+const char gs_state_is_none[] = "not a state file of gpushim";
 
 /* ---- the header ------------------------------------------------------------------- */
 
@@ -55,7 +56,7 @@ enum gs_status gs_state_read_header(const void *data, size_t bytes,
     *problem = NULL;
     if (bytes < sizeof(header->magic) ||
         memcmp(data, GS_STATE_MAGIC, sizeof(header->magic)) != 0) {
-        *problem = "not a state file of gpushim";
+        *problem = gs_state_is_none;
     } else if (bytes < sizeof(*header)) {
         *problem = gs_state_cut_short;
     }

@@ -50,8 +50,8 @@ enum gs_status gs_state_read_header(const void *data, size_t bytes,
                                     struct gs_state_header *header,
                                     const char **problem) GS_MUST_USE;
 
-/* The problem of a file that ends before its data. */
-extern const char gs_state_cut_short[];
+/* The problems of a file that ends before its data, and of one that is something else. */
+extern const char gs_state_cut_short[], gs_state_is_none[];
 
 /* Returns whether a file of `bytes` bytes lacks data that its header counts. Of a growing
  * file the size must be read after the header. */

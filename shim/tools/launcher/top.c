@@ -84,6 +84,22 @@ static void nap(unsigned ms)
     (void)poll(NULL, 0, (int)ms);
 }
 
+/* Says what could not be read, unless that was the last line already. */
+static void say_problem(const struct gs_top_list *list)
+{
+    static char said[2 * PATH_MAX];
+    struct gs_text text = {0};
+    gs_top_write_problem(list, &text);
+    if (text.data) {
+        text.data[strcspn(text.data, "\n")] = '\0';
+        if (strncmp(said, text.data, sizeof(said) - 1) != 0) {
+            gs_launcher_warn("%s", text.data);
+        }
+        (void)snprintf(said, sizeof(said), "%s", text.data);
+        gs_text_free(&text);
+    }
+}
+
 static bool print(struct gs_top_list *list)
 {
     struct gs_text text = {0};
@@ -99,12 +115,7 @@ static bool print(struct gs_top_list *list)
     }
     bool written = text.data && fwrite(text.data, 1, text.length, stdout) == text.length;
     gs_text_free(&text);
-    gs_top_write_problem(list, &text);
-    if (text.data) {
-        text.data[strcspn(text.data, "\n")] = '\0';
-        gs_launcher_warn("%s", text.data);
-        gs_text_free(&text);
-    }
+    say_problem(list);
     return written && fflush(stdout) == 0;
 }
 
@@ -125,7 +136,7 @@ static int show_plain(struct gs_top_list *list, unsigned delay_ms, unsigned long
             return 1;
         }
     }
-    return list->count == 0 && list->unread > 0 ? 1 : 0;
+    return (list->count == 0 && list->unread > 0) || list->cut > 0 ? 1 : 0;
 }
 
 /* ---- the screen -------------------------------------------------------------------- */
@@ -187,7 +198,7 @@ static void choose(struct screen *screen, size_t row)
 /* Lines of the screen for rows: without head, columns and the last line. */
 static size_t room(const struct screen *screen)
 {
-    size_t others = screen->list->unread > 0 ? 5 : 4;
+    size_t others = screen->list->unread + screen->list->others > 0 ? 5 : 4;
     return screen->lines > others ? screen->lines - others : 1;
 }
 

@@ -451,18 +451,34 @@ static int compare_rows(const void *left, const void *right, void *self)
     return list->reversed ? -order : order;
 }
 
+/* Counts what could not be read. Of a folder, what is no state file is left out. */
+static void add_unread(struct gs_top_list *list, const struct gs_top_file *file)
+{
+    if (list->quiet && !file->is_thread) {
+        return;
+    }
+    if (!file->is_thread && !file->is_named && file->problem == gs_state_is_none) {
+        list->others++;
+        return;
+    }
+    bool is_cut = file->problem == gs_state_cut_short;
+    if (list->unread++ == 0 || (is_cut && list->cut == 0)) {
+        list->unread_path = file->is_thread ? file->who : file->path;
+        list->problem = file->problem;
+    }
+    list->cut += is_cut;
+}
+
 void gs_top_list_arrange(struct gs_top_list *list)
 {
     list->count = 0;
-    list->processes = list->ended = list->unread = 0;
+    list->processes = list->ended = list->unread = list->cut = list->others = 0;
     list->live_bytes = list->reserved_bytes = 0;
     list->device_count = 0;
     for (struct gs_top_file *file = list->files; file; file = file->hh.next) {
         list->ended += file->state == FILE_LEFT;
-        if (file->state == FILE_UNREAD && (!list->quiet || file->is_thread) &&
-            list->unread++ == 0) {
-            list->unread_path = file->is_thread ? file->who : file->path;
-            list->problem = file->problem;
+        if (file->state == FILE_UNREAD) {
+            add_unread(list, file);
         }
         if ((file->state == FILE_RUNS || file->state == FILE_ENDED) && file->shown &&
             is_wanted(list, file) && !(file->is_thread && is_twice(list, file))) {

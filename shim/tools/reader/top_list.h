@@ -56,8 +56,9 @@ struct gs_top_list {
     uint64_t scanned_ns;       /* when folders were read */
     struct gs_top_row *rows;   /* as of the last gs_top_list_read */
     size_t count, room;
-    unsigned processes, ended, unread;   /* running; ended and not shown */
-    const char *unread_path, *problem;   /* one of those that cannot be read */
+    unsigned processes, ended;           /* running; ended and not shown */
+    unsigned unread, cut, others;        /* cut: of those unread; others: of a folder */
+    const char *unread_path, *problem;   /* one of those unread, one that is cut first */
     uint64_t live_bytes, reserved_bytes; /* of those that run */
     struct gs_top_device devices[GS_TOP_DEVICES];
     unsigned device_count;

@@ -171,13 +171,21 @@ void gs_top_write_row(const struct gs_top_row *row, bool narrow, struct gs_text 
 
 void gs_top_write_problem(const struct gs_top_list *list, struct gs_text *text)
 {
-    if (list->unread == 0) {
+    if (list->unread + list->others == 0) {
         return;
     }
-    gs_text_add_foreign(text, list->unread_path);
-    gs_text_add(text, ": %s", list->problem);
+    if (list->unread > 0) {
+        gs_text_add_foreign(text, list->unread_path);
+        gs_text_add(text, ": %s", list->problem);
+    }
     if (list->unread > 1) {
-        gs_text_add(text, "; and %u more files", list->unread - 1);
+        gs_text_add(text, "; and %u more file%s", list->unread - 1,
+                    list->unread == 2 ? "" : "s");
+    }
+    if (list->others > 0) {
+        gs_text_add(text, "%s%u file%s left out: no state file%s",
+                    list->unread > 0 ? "; " : "", list->others,
+                    list->others == 1 ? "" : "s", list->others == 1 ? "" : "s");
     }
     gs_text_add(text, "\n");
 }

@@ -96,7 +96,7 @@ top_rates_case() {
 }
 add_case "top rates" top_rates_case
 
-# What is no state file gives one line; names cannot write to the terminal.
+# Of a folder, a state file that is damaged is named, and other files are counted; names cannot write to the terminal.
 top_bad_input_case() {
   local i
 
@@ -111,20 +111,26 @@ top_bad_input_case() {
   top missing nowhere
   top nothing live/folder
   top junk live/junk
+  mkdir reports
+  cp live/junk reports/run.json
+  top reports reports
+  top rounds -d 0.1 -n 3 reports
   for ((i = 0; i < 20; i++)); do
     # Damage in the header, and in the tracker behind it.
     cp live/0.state.data live/0.damaged
     head -c 300 /dev/urandom | dd of=live/0.damaged bs=1 seek=$((i < 10 ? 16 * i : 100000 * i)) conv=notrunc status=none
     top damaged live
-    expect_status damaged 0
+    [[ $(<damaged.status) == [01] ]] || fail "status $(<damaged.status)"
     ! grep -q $'[\001-\010\013-\037\177]' damaged.out damaged.err || fail "a control character"
     expect_text damaged.out '6[.]01 MiB'
   done
   end_programs
-  expect_status bad 0
+  expect_status bad 1
   expect_text bad.out '  1 process, '
-  expect_text bad.err '^gpushim: live/(empty|junk|cut|other): .*; and 3 more files$'
-  expect_equal "lines" 1 "$(wc -l <bad.err)"
+  expect_equal "what is said" 'gpushim: live/cut: cut short; and 1 more file; 2 files left out: no state files' "$(<bad.err)"
+  expect_status reports 0
+  expect_equal "beside none" 'gpushim: 1 file left out: no state file' "$(<reports.err)"
+  cmp -s reports.err rounds.err || fail "said in each round"
   expect_status missing 1
   expect_text missing.err '^gpushim: nowhere: no such file or directory$'
   expect_status nothing 0
@@ -207,7 +213,7 @@ top_many_case() {
   end_programs
   expect_status many 0
   expect_count many.out '6[.]01 MiB.* rank 0: ' 5
-  expect_text many.err "^gpushim: live/file[.][0-9]+: not a state file of gpushim; and $((count - 1)) more files\$"
+  expect_equal "what is said once" "gpushim: $count files left out: no state files" "$(<many.err)"
 }
 add_case "top of a folder with many files" top_many_case
 
@@ -320,7 +326,7 @@ top_ends_case() {
   expect_screen '  1 process, '
   expect_screen '^ +[0-9]+ +0  6[.]01 MiB .* rank 0: '
   echo junk >live/junk
-  expect_screen '^live/junk: not a state file of gpushim$'
+  expect_screen '^1 file left out: no state file$'
   tmux -L "$socket" resize-window -x 40 -y 9
   expect_screen '^ +PID +GPU +LIVE +COMMAND$'
   expect_equal "lines" 9 "$(wc -l <screen)"
