@@ -170,7 +170,7 @@ static bool shows_colors(int fd)
     const char *no_color = secure_getenv("NO_COLOR");
     const char *terminal = secure_getenv("TERM");
     return fd >= 0 && isatty(fd) && (!no_color || !no_color[0]) &&
-           (!terminal || strcmp(terminal, "dumb") != 0);
+           !gs_text_is_dumb(terminal);
 }
 
 void gs_report_color(const struct gs_options *options, int fd, struct gs_text *text)

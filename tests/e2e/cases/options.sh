@@ -259,7 +259,7 @@ color_case() {
   need python3
   terminal colored TERM=xterm -- "$program"
   expect_text colored.out "${escape}\\[1;31mLEAK 1${escape}\\[0m: "
-  for setting in NO_COLOR=1 TERM=dumb GPUSHIM_COLOR=never; do
+  for setting in NO_COLOR=1 TERM=dumb TERM= GPUSHIM_COLOR=never; do
     terminal plain TERM=xterm "$setting" -- "$program"
     expect_text plain.out '== LEAK 1: '
     expect_no_text plain.out "$escape"
