@@ -150,8 +150,9 @@ static void print_text(const struct gs_advise_case *wanted, const char *name,
                        const struct gs_advise_warmup *warmup)
 {
     gs_foreign_print(stdout, name);
-    printf(": %u allocations, at most %.1f MiB live in %u of them", wanted->peaks.made,
-           mib(wanted->peaks.live_bytes), wanted->peaks.live_count);
+    printf(": %u allocation%s, at most %.1f MiB live in %u of them", wanted->peaks.made,
+           wanted->peaks.made == 1 ? "" : "s", mib(wanted->peaks.live_bytes),
+           wanted->peaks.live_count);
     if (wanted->capacity != GS_REPLAY_AMPLE) {
         printf(", on a device of %.0f MiB", mib(wanted->capacity));
     }
@@ -212,15 +213,17 @@ struct settings {
     const char *path; /* NULL: none, or more than one */
 };
 
-static const struct gs_replay_option options[] = {{"--device", 'd', true},
-                                                  {"--ready", 'r', true},
-                                                  {"--warmup", 'w', false},
-                                                  {"--json", 'j', false},
-                                                  {"--help", 'h', false}};
+static const struct gs_replay_option option_rows[] = {{"--device", 'd', true},
+                                                      {"--ready", 'r', true},
+                                                      {"--warmup", 'w', false},
+                                                      {"--json", 'j', false},
+                                                      {"--help", 'h', false}};
+static const struct gs_replay_options options = {"gpushim advise", option_rows,
+                                                 GS_ARRAY_LEN(option_rows)};
 
 unsigned gs_advise_option_words(char *const *words)
 {
-    return gs_replay_words_of(words, options, GS_ARRAY_LEN(options));
+    return gs_replay_words_of(words, &options);
 }
 
 static void take_option(struct settings *settings, char letter, const char *value)
@@ -240,7 +243,7 @@ static void take_option(struct settings *settings, char letter, const char *valu
         break;
     default:
         fputs(usage, stdout);
-        exit(fflush(stdout) == 0 ? 0 : 1);
+        exit(gs_replay_end(0));
     }
 }
 
@@ -252,8 +255,7 @@ static bool read_words(struct settings *settings, char **words)
     size_t traces = 0;
 
     while (*words) {
-        while ((letter = gs_replay_next_option(&words, options, GS_ARRAY_LEN(options),
-                                               &value)) != 0) {
+        while ((letter = gs_replay_next_option(&words, &options, &value)) != 0) {
             take_option(settings, letter, value);
         }
         if (*words) {
@@ -313,5 +315,5 @@ int gs_advise_command(char **words)
         status = GS_REPLAY_BAD;
     }
     gs_replay_free(&trace);
-    return fflush(stdout) == 0 && !ferror(stdout) ? status : GS_REPLAY_BAD;
+    return gs_replay_end(status);
 }

@@ -52,6 +52,7 @@ struct settings {
     struct gs_replay_size device;
     bool smallest, touch, json, to_csv, to_binary;
     unsigned repeat;
+    const char *window; /* NULL: not given */
     struct gs_replay_config run;
 };
 
@@ -84,7 +85,10 @@ static enum way read_way(const struct settings *settings, const char *text)
             return (enum way)i;
         }
     }
-    gs_replay_refuse("--through", text);
+    gs_replay_refuse_value("--through", text,
+                           settings->program->device
+                               ? "pool, native-model, blocks or device"
+                               : "pool, native-model or blocks");
 }
 
 static void take_option(struct settings *settings, char letter, char *value)
@@ -110,10 +114,11 @@ static void take_option(struct settings *settings, char letter, char *value)
         settings->run.threads = true;
         break;
     case 'w':
-        settings->run.window = (uint32_t)gs_replay_read_count(value, "--window");
+        settings->window = value;
+        settings->run.window = (uint32_t)gs_replay_read_count(value, "--window", 1);
         break;
     case 'n':
-        settings->repeat = (unsigned)gs_replay_read_count(value, "--repeat");
+        settings->repeat = (unsigned)gs_replay_read_count(value, "--repeat", 1);
         break;
     case 'u':
         settings->touch = true;
@@ -129,20 +134,43 @@ static void take_option(struct settings *settings, char letter, char *value)
         break;
     default:
         show_usage(settings->program, stdout);
-        exit(fflush(stdout) == 0 ? 0 : 1);
+        exit(gs_replay_end(0));
     }
 }
 
-static const struct gs_replay_option options[] = {
+static const struct gs_replay_option option_rows[] = {
     {"--through", 't', true}, {"--ready", 'r', true},     {"--kinds", 'k', true},
     {"--device", 'd', true},  {"--smallest", 's', false}, {"--threads", 'T', false},
     {"--window", 'w', true},  {"--repeat", 'n', true},    {"--touch", 'u', false},
     {"--json", 'j', false},   {"--to-csv", 'c', false},   {"--to-binary", 'b', false},
     {"--help", 'h', false}};
+static const struct gs_replay_options options = {"gpushim replay", option_rows,
+                                                 GS_ARRAY_LEN(option_rows)};
 
 unsigned gs_replay_option_words(char *const *words)
 {
-    return gs_replay_words_of(words, options, GS_ARRAY_LEN(options));
+    return gs_replay_words_of(words, &options);
+}
+
+/* Ends the program if two options do not go together. */
+static void check_options(const struct settings *settings)
+{
+    if (settings->way == WAY_DEVICE && settings->smallest) {
+        gs_replay_refuse("--smallest", "a real device has the size it has");
+    }
+    if (settings->way == WAY_DEVICE && settings->device.text) {
+        gs_replay_refuse("--device", "a real device has the size it has");
+    }
+    if (settings->way != WAY_DEVICE && settings->touch) {
+        gs_replay_refuse("--touch", "only a real device has memory to set");
+    }
+    if (settings->smallest && settings->run.threads) {
+        gs_replay_refuse("--smallest",
+                         "threads take turns as they like: a search needs the order");
+    }
+    if (settings->window && !settings->run.threads) {
+        gs_replay_refuse("--window", "has no effect without --threads");
+    }
 }
 
 /* Options may stand among the traces, which are moved to the front. Returns how many
@@ -153,24 +181,14 @@ static size_t read_words(struct settings *settings, char **words)
     char letter;
 
     while (*words) {
-        while ((letter = gs_replay_next_option(&words, options, GS_ARRAY_LEN(options),
-                                               &value)) != 0) {
+        while ((letter = gs_replay_next_option(&words, &options, &value)) != 0) {
             take_option(settings, letter, value);
         }
         if (*words) {
             *end++ = *words++;
         }
     }
-    if (settings->way == WAY_DEVICE && settings->smallest) {
-        gs_replay_refuse("--smallest", "a real device has the size it has");
-    }
-    if (settings->way == WAY_DEVICE && settings->device.text) {
-        gs_replay_refuse("--device", "a real device has the size it has");
-    }
-    if (settings->smallest && settings->run.threads) {
-        gs_replay_refuse("--smallest",
-                         "threads take turns as they like: a search needs the order");
-    }
+    check_options(settings);
     return (size_t)(end - traces);
 }
 
@@ -234,7 +252,7 @@ static void measure(const struct settings *settings, const struct gs_replay_trac
     unsigned repeat = settings->way == WAY_DEVICE ? 1 : settings->repeat;
 
     *figures = (struct figures){.peaks = gs_replay_find_peaks(trace), .metadata = -1};
-    for (unsigned i = 0; i < (repeat ? repeat : 1); i++) {
+    for (unsigned i = 0; i < repeat; i++) {
         struct gs_replay_outcome out;
 
         run_once(settings, trace, GS_REPLAY_AMPLE, &out);
@@ -262,6 +280,11 @@ static void measure(const struct settings *settings, const struct gs_replay_trac
 }
 
 /* ---- output ------------------------------------------------------------------------ */
+
+static const char *plural(uint64_t count)
+{
+    return count == 1 ? "" : "s";
+}
 
 static double mib(uint64_t bytes)
 {
@@ -291,10 +314,13 @@ static void print_human(const struct settings *settings, const char *name,
     printf(", through %s, freed memory ready %s%s\n", ways[settings->way],
            settings->way == WAY_POOL ? settings->ready_text : "as there",
            settings->run.threads ? ", with threads" : "");
-    printf("  %-28s %u allocations, %zu operations, %u streams, %u threads\n", "trace",
-           figures->peaks.made, trace->count, trace->streams, trace->threads);
-    printf("  %-28s %.1f MiB in %u allocations at most\n", "live",
-           mib(figures->peaks.live_bytes), figures->peaks.live_count);
+    printf("  %-28s %u allocation%s, %zu operation%s, %u stream%s, %u thread%s\n",
+           "trace", figures->peaks.made, plural(figures->peaks.made), trace->count,
+           plural(trace->count), trace->streams, plural(trace->streams), trace->threads,
+           plural(trace->threads));
+    printf("  %-28s %.1f MiB in %u allocation%s at most\n", "live",
+           mib(figures->peaks.live_bytes), figures->peaks.live_count,
+           plural(figures->peaks.live_count));
     if (!ample->run.fits) {
         printf("  out of memory at operation %zu, for %llu bytes\n", ample->run.failed_at,
                (unsigned long long)ample->run.failed_bytes);
@@ -308,10 +334,10 @@ static void print_human(const struct settings *settings, const char *name,
                calls_per_1000(ample, &figures->peaks));
     }
     if (settings->device.text && figures->tight.run.fits) {
-        printf("  %-28s %.1f per 1,000 allocations, %llu waits, on %s (%.0f MiB)\n",
+        printf("  %-28s %.1f per 1,000 allocations, %llu wait%s, on %s (%.0f MiB)\n",
                "driver calls", calls_per_1000(&figures->tight, &figures->peaks),
-               (unsigned long long)figures->tight.waits, settings->device.text,
-               mib(figures->tight_bytes));
+               (unsigned long long)figures->tight.waits, plural(figures->tight.waits),
+               settings->device.text, mib(figures->tight_bytes));
     } else if (settings->device.text) {
         printf("  %-28s at operation %zu, for %llu bytes, on %s (%.0f MiB)\n",
                "out of memory", figures->tight.run.failed_at,
@@ -438,5 +464,5 @@ int gs_replay_command(char **words, const struct gs_replay_program *program)
 
         status = one > status ? one : status;
     }
-    return fflush(stdout) == 0 && !ferror(stdout) ? status : GS_REPLAY_BAD;
+    return gs_replay_end(status);
 }

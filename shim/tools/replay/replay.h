@@ -52,18 +52,27 @@ struct gs_replay_option {
     bool has_value;
 };
 
+/* The options of a command. */
+struct gs_replay_options {
+    const char *command; /* "gpushim replay" */
+    const struct gs_replay_option *rows;
+    size_t count;
+};
+
 /* An option, or 0: the words end, or a word that is none. The words are left behind it.
  * Ends the program on an unknown option, or one without its value. */
-char gs_replay_next_option(char ***words, const struct gs_replay_option *options,
-                           size_t count, char **value);
+char gs_replay_next_option(char ***words, const struct gs_replay_options *options,
+                           char **value);
 /* How many words the option takes, with its value; 0: it is not in the table. */
-unsigned gs_replay_words_of(char *const *words, const struct gs_replay_option *options,
-                            size_t count);
-/* Ends the program: what is wrong with the value. */
-_Noreturn void gs_replay_refuse(const char *what, const char *value);
+unsigned gs_replay_words_of(char *const *words, const struct gs_replay_options *options);
+/* Ends the program: what is wrong with an option. */
+_Noreturn void gs_replay_refuse(const char *what, const char *why);
+/* Ends the program: an option has a value that is none of those possible. */
+_Noreturn void gs_replay_refuse_value(const char *name, const char *value,
+                                      const char *possible);
 
 /* Options of both commands. Each ends the program if the text is none. */
-uint64_t gs_replay_read_count(const char *text, const char *name);
+uint64_t gs_replay_read_count(const char *text, const char *name, uint64_t least);
 struct gs_replay_ready gs_replay_read_ready(const char *text);
 /* Bits 1 << kind; separates the words of the text. */
 unsigned gs_replay_read_kinds(char *text);

@@ -4,11 +4,13 @@
  */
 #include "shim/tools/replay/replay_trace.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "shim/settings/output.h"
 #include "shim/tools/replay/foreign.h"
 
 const char *gs_replay_program = "gpushim";
@@ -30,6 +32,19 @@ void gs_replay_warn(const char *format, ...)
     va_start(words, format);
     write_line(format, words);
     va_end(words);
+}
+
+int gs_replay_end(int status)
+{
+    bool failed = ferror(stdout) != 0;
+
+    errno = 0;
+    if (fflush(stdout) == 0 && !failed) {
+        return status;
+    }
+    gs_replay_warn("standard output cannot be written%s%s", errno ? ": " : "",
+                   errno ? gs_output_error_text(errno) : "");
+    return GS_REPLAY_BAD;
 }
 
 void gs_replay_fail(const char *format, ...)

@@ -361,13 +361,13 @@ bool gs_replay_scan_binary(struct gs_replay_file *file, struct gs_replay_trace *
     }
     damaged = found.damaged + reader.damaged;
     if (damaged) {
-        say(note, "%llu records are damaged and are left out; %zu operations were read",
-            (unsigned long long)damaged, out->count);
+        say(note, "%llu record%s left out: damaged; %zu operations were read",
+            (unsigned long long)damaged, damaged == 1 ? "" : "s", out->count);
     } else if (found.lost) {
         say(note, "%s; %zu operations were read", found.lost, out->count);
     } else if (found.unfinished) {
-        say(note, "%llu records were never finished and are left out",
-            (unsigned long long)found.unfinished);
+        say(note, "%llu record%s left out: never finished",
+            (unsigned long long)found.unfinished, found.unfinished == 1 ? "" : "s");
     } else if (!header.began_late && (reader.displaced || reader.strays)) {
         say(note, "%llu frees are missing from the trace, %llu have no allocation in it",
             (unsigned long long)reader.displaced, (unsigned long long)reader.strays);

@@ -24,6 +24,9 @@ extern const char *gs_replay_program;
 void gs_replay_warn(const char *format, ...) GS_PRINTF(1, 2);
 /* The same, and ends the program. */
 _Noreturn void gs_replay_fail(const char *format, ...) GS_PRINTF(1, 2);
+/* Ends standard output. Returns the exit status: 1, after a line, if it could not be
+ * written; else `status`. */
+int gs_replay_end(int status);
 /* Shows on a terminal how much of a trace is read, the `visit`-th time; `all` 0: no more.
  */
 void gs_replay_progress(unsigned visit, size_t done, size_t all);

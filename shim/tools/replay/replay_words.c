@@ -23,30 +23,38 @@ _Noreturn static void GS_PRINTF(1, 2) refuse(const char *format, ...)
     exit(GS_REPLAY_USAGE);
 }
 
-void gs_replay_refuse(const char *what, const char *value)
+void gs_replay_refuse(const char *what, const char *why)
 {
-    refuse("%s: %s (see --help)", what, value);
+    refuse("%s: %s", what, why);
+}
+
+void gs_replay_refuse_value(const char *name, const char *value, const char *possible)
+{
+    refuse("%s=%s: not %s", name, value, possible);
 }
 
 /* ---- options ----------------------------------------------------------------------- */
 
 _Noreturn static void refuse_option(const char *word,
-                                    const struct gs_replay_option *options, size_t count)
+                                    const struct gs_replay_options *options)
 {
     size_t length = strcspn(word, "=");
 
-    for (size_t i = 0; i < count; i++) {
-        if (length > 2 && gs_options_is_near(word + 2, length - 2, options[i].name + 2)) {
-            refuse("unknown option %.*s: did you mean %s?", (int)length, word,
-                   options[i].name);
+    for (size_t i = 0; i < options->count; i++) {
+        const char *name = options->rows[i].name;
+
+        if (length > 2 && gs_options_is_near(word + 2, length - 2, name + 2)) {
+            refuse("unknown option %.*s: did you mean %s? (see %s --help)", (int)length,
+                   word, name, options->command);
         }
     }
-    refuse("unknown option %.*s (see --help)", (int)length, word);
+    refuse("unknown option %.*s (see %s --help)", (int)length, word, options->command);
 }
 
-char gs_replay_next_option(char ***words, const struct gs_replay_option *options,
-                           size_t count, char **value)
+char gs_replay_next_option(char ***words, const struct gs_replay_options *options,
+                           char **value)
 {
+    const struct gs_replay_option *rows = options->rows;
     char *word = **words;
 
     if (!word || word[0] != '-' || !word[1]) {
@@ -59,38 +67,38 @@ char gs_replay_next_option(char ***words, const struct gs_replay_option *options
     if (!strcmp(word, "-h")) {
         return 'h';
     }
-    for (size_t i = 0; i < count; i++) {
-        size_t length = strlen(options[i].name);
+    for (size_t i = 0; i < options->count; i++) {
+        size_t length = strlen(rows[i].name);
 
-        if (strncmp(word, options[i].name, length) != 0 ||
+        if (strncmp(word, rows[i].name, length) != 0 ||
             (word[length] != '\0' && word[length] != '=')) {
             continue;
         }
         *value = word[length] ? word + length + 1 : NULL;
-        if (!options[i].has_value && *value) {
-            gs_replay_refuse(options[i].name, "takes no value");
+        if (!rows[i].has_value && *value) {
+            gs_replay_refuse(rows[i].name, "takes no value");
         }
-        if (options[i].has_value && !*value) {
+        if (rows[i].has_value && !*value) {
             *value = **words;
             if (!*value) {
-                gs_replay_refuse(options[i].name, "needs a value");
+                gs_replay_refuse(rows[i].name, "needs a value");
             }
             ++*words;
         }
-        return options[i].letter;
+        return rows[i].letter;
     }
-    refuse_option(word, options, count);
+    refuse_option(word, options);
 }
 
-unsigned gs_replay_words_of(char *const *words, const struct gs_replay_option *options,
-                            size_t count)
+unsigned gs_replay_words_of(char *const *words, const struct gs_replay_options *options)
 {
-    for (size_t i = 0; i < count; i++) {
-        size_t length = strlen(options[i].name);
+    for (size_t i = 0; i < options->count; i++) {
+        const struct gs_replay_option *row = &options->rows[i];
+        size_t length = strlen(row->name);
 
-        if (strncmp(words[0], options[i].name, length) == 0 &&
+        if (strncmp(words[0], row->name, length) == 0 &&
             (words[0][length] == '\0' || words[0][length] == '=')) {
-            return options[i].has_value && !words[0][length] && words[1] ? 2 : 1;
+            return row->has_value && !words[0][length] && words[1] ? 2 : 1;
         }
     }
     return 0;
@@ -98,13 +106,24 @@ unsigned gs_replay_words_of(char *const *words, const struct gs_replay_option *o
 
 /* ---- values ------------------------------------------------------------------------ */
 
-uint64_t gs_replay_read_count(const char *text, const char *name)
+/* Returns whether the text is a number. */
+static bool read_number(const char *text, uint64_t *out)
 {
     char *end;
-    uint64_t value = strtoull(text, &end, 10);
 
-    if (*text < '0' || *text > '9' || *end != '\0') {
-        gs_replay_refuse(name, text);
+    *out = strtoull(text, &end, 10);
+    return *text >= '0' && *text <= '9' && *end == '\0';
+}
+
+uint64_t gs_replay_read_count(const char *text, const char *name, uint64_t least)
+{
+    uint64_t value;
+    char possible[48];
+
+    if (!read_number(text, &value) || value < least || value > UINT32_MAX) {
+        (void)snprintf(possible, sizeof(possible), "a number from %llu to %u",
+                       (unsigned long long)least, UINT32_MAX);
+        gs_replay_refuse_value(name, text, possible);
     }
     return value;
 }
@@ -117,11 +136,25 @@ struct gs_replay_ready gs_replay_read_ready(const char *text)
     if (!strcmp(text, "sync")) {
         return (struct gs_replay_ready){GS_READY_SYNC, 0};
     }
-    if (strncmp(text, "after:", 6) != 0) {
-        gs_replay_refuse("--ready", text);
+    uint64_t after;
+
+    if (strncmp(text, "after:", 6) != 0 || !read_number(text + 6, &after)) {
+        gs_replay_refuse_value("--ready", text, "at-once, after:N or sync");
     }
-    return (struct gs_replay_ready){GS_READY_AFTER,
-                                    gs_replay_read_count(text + 6, "--ready")};
+    return (struct gs_replay_ready){GS_READY_AFTER, after};
+}
+
+_Noreturn static void refuse_kind(const char *word)
+{
+    char possible[256];
+    size_t used = 0;
+
+    for (unsigned kind = 1; kind < GS_TRACE_KINDS; kind++) {
+        used += (size_t)snprintf(possible + used, sizeof(possible) - used, "%s, ",
+                                 gs_replay_kind_name(kind));
+    }
+    (void)snprintf(possible + used, sizeof(possible) - used, "or all");
+    gs_replay_refuse_value("--kinds", word, possible);
 }
 
 unsigned gs_replay_read_kinds(char *text)
@@ -136,12 +169,18 @@ unsigned gs_replay_read_kinds(char *text)
         if (!strcmp(word, "all")) {
             kinds |= ~0u;
         } else if (kind == GS_TRACE_KIND_NONE) {
-            gs_replay_refuse("--kinds", word);
+            refuse_kind(word);
         } else {
             kinds |= 1u << kind;
         }
     }
     return kinds;
+}
+
+_Noreturn static void refuse_size(const char *text)
+{
+    gs_replay_refuse_value("--device", text,
+                           "a size such as 24G, or 1.25x for the peak times 1.25");
 }
 
 struct gs_replay_size gs_replay_read_size(const char *text)
@@ -153,7 +192,7 @@ struct gs_replay_size gs_replay_read_size(const char *text)
     double value = strtod(text, &end);
 
     if (*text < '0' || *text > '9' || value <= 0) {
-        gs_replay_refuse("--device", text);
+        refuse_size(text);
     }
     if (!strcmp(end, "x")) {
         size.factor = value;
@@ -161,13 +200,13 @@ struct gs_replay_size gs_replay_read_size(const char *text)
     }
     unit = *end ? strchr(units, *end) : NULL;
     if (*end && (!unit || end[1] != '\0')) {
-        gs_replay_refuse("--device", text);
+        refuse_size(text);
     }
     for (; unit && unit >= units; unit--) {
         value *= 1024;
     }
     if (value >= (double)GS_REPLAY_AMPLE || value < 1) {
-        gs_replay_refuse("--device", text);
+        refuse_size(text);
     }
     size.bytes = (uint64_t)value;
     return size;
