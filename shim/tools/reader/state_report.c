@@ -41,9 +41,9 @@ static void make_note(const struct gs_state_found *found, bool running, const ch
     }
     if (length > 0 && (size_t)length < size && found->left_out) {
         char count[32];
-        (void)snprintf(out + length, size - (size_t)length,
-                       "; %s allocations could not be read",
-                       gs_text_count(found->left_out, count));
+        (void)snprintf(
+            out + length, size - (size_t)length, "; %s allocation%s could not be read",
+            gs_text_count(found->left_out, count), found->left_out == 1 ? "" : "s");
     }
 }
 
