@@ -126,7 +126,8 @@ const char *gs_trace_switch(struct gs_state *state, const char *pattern)
         return problem;
     }
     if (pattern[0] && gs_trace_records()) {
-        return "a trace is being recorded: end it first (GPUSHIM_TRACE_FILE=)";
+        return "a trace is being recorded: end it first (GPUSHIM_TRACE_FILE=, "
+               "gpushim set PID trace-file=)";
     }
     gs_trace_end(); /* it may have ended by itself */
     gs_record_trace_changed();

@@ -132,7 +132,7 @@ void gs_answer_set(struct gs_state *state, char *text, struct gs_answer *out)
                          problem[0] ? "" : " is read only at the start of a program");
         break;
     case GPUSHIM_NOT_FOUND:
-        gs_answer_refuse(out, "%s: no such variable", text);
+        gs_answer_refuse(out, "no option %s", text);
         break;
     case GPUSHIM_INVALID:
         gs_answer_refuse(out, "%s; unchanged", problem);

@@ -29,10 +29,15 @@ struct option_row {
     const struct gs_option *option; /* NULL: a list, or a path */
 };
 
-/* Options that are no variables. */
-static const char own_options[][NAME_BYTES] = {
-    "--summary",       "--print", "--help",         "--version",
-    "--torch=tensors", "--nvtx",  "--watch=parent", "--error-no-cuda"};
+/* Options that are no variables, and of what: GS_VERBS of every word. */
+static const struct {
+    char name[NAME_BYTES];
+    enum gs_verb verb;
+} own_options[] = {{"--summary", GS_VERB_RUN},       {"--summary", GS_VERB_REPORT},
+                   {"--print", GS_VERB_RUN},         {"--help", GS_VERBS},
+                   {"--version", GS_VERBS},          {"--nvtx", GS_VERB_RUN},
+                   {"--torch=tensors", GS_VERB_RUN}, {"--watch=parent", GS_VERB_RUN},
+                   {"--error-no-cuda", GS_VERB_RUN}};
 
 /* Options of a word that is no command, and where their values go. A switch is its own
  * value. */
@@ -112,6 +117,41 @@ static bool find_row(const char *key, size_t length, struct option_row *out)
     return false;
 }
 
+/* Words that are no command. */
+static const struct {
+    char word[12];
+    enum gs_verb verb;
+} verbs[] = {
+    {"report", GS_VERB_REPORT},     {"html", GS_VERB_HTML},
+    {"timeline", GS_VERB_TIMELINE}, {"diff", GS_VERB_DIFF},
+    {"merge", GS_VERB_MERGE},       {"top", GS_VERB_TOP},
+    {"pause", GS_VERB_PAUSE},       {"replay", GS_VERB_REPLAY},
+    {"advise", GS_VERB_ADVISE},     {"serve", GS_VERB_SERVE},
+    {"attach", GS_VERB_ATTACH},     {"detach", GS_VERB_DETACH},
+    {"cdi", GS_VERB_CDI},
+#define GS_REQUEST(word, verb, processes, argument) {#word, GS_VERB_##verb},
+#include "shim/control/requests.def"
+};
+
+static const char *word_of(enum gs_verb verb)
+{
+    size_t i = 0;
+    while (verbs[i].verb != verb) {
+        i++;
+    }
+    return verbs[i].word;
+}
+
+static enum gs_verb verb_of(const char *word)
+{
+    for (size_t i = 0; i < GS_ARRAY_LEN(verbs); i++) {
+        if (strcmp(verbs[i].word, word) == 0) {
+            return verbs[i].verb;
+        }
+    }
+    return GS_VERB_RUN;
+}
+
 /* ---- did you mean ------------------------------------------------------------------ */
 
 /* The letters of an option in lower case, without hyphens. Returns `out`. */
@@ -127,16 +167,17 @@ static const char *letters_of(const char *name, size_t length, char out[NAME_BYT
     return out;
 }
 
-/* The option nearest to an unknown one; "" if none is near. Returns `out`. */
+/* The option of the verb nearest to an unknown one; "" if none is near. Returns `out`. */
 static const char *nearest(enum gs_verb verb, const char *key, size_t length,
                            char out[NAME_BYTES])
 {
     char wanted[NAME_BYTES], letters[NAME_BYTES];
     letters_of(key, length, wanted);
     for (size_t i = 0; i < GS_ARRAY_LEN(own_options); i++) {
-        const char *name = own_options[i];
+        const char *name = own_options[i].name;
         letters_of(name, strlen(name), letters);
-        if (gs_options_is_near(wanted, strlen(wanted), letters)) {
+        if ((own_options[i].verb == verb || own_options[i].verb == GS_VERBS) &&
+            gs_options_is_near(wanted, strlen(wanted), letters)) {
             return strcpy(out, name);
         }
     }
@@ -149,7 +190,8 @@ static const char *nearest(enum gs_verb verb, const char *key, size_t length,
         }
     }
     length = strlen(wanted);
-    const char *variable = gs_options_nearest(wanted, length);
+    const char *variable =
+        gs_help_has_options(verb) ? gs_options_nearest(wanted, length) : NULL;
     return variable ? gs_option_argument(variable, out) : strcpy(out, "");
 }
 
@@ -157,18 +199,20 @@ __attribute__((noreturn)) static void unknown_option(enum gs_verb verb, const ch
 {
     char meant[NAME_BYTES];
     int length = (int)strcspn(word, "=");
+    const char *space = verb == GS_VERB_RUN ? "" : " ",
+               *of = verb == GS_VERB_RUN ? "" : word_of(verb);
     nearest(verb, word, (size_t)length, meant);
     if (strncmp(word, "--help=", 7) == 0) {
         gs_launcher_fail(GS_EXIT_USAGE, "--help takes all or no value");
     }
     if (strlen(meant) == (size_t)length && memcmp(meant, word, (size_t)length) == 0) {
         gs_launcher_fail(GS_EXIT_USAGE,
-                         "%s takes no value: did you mean %s? (see gpushim --help)",
-                         meant, meant);
+                         "%s takes no value: did you mean %s? (see gpushim%s%s --help)",
+                         meant, meant, space, of);
     }
-    gs_launcher_fail(GS_EXIT_USAGE, "unknown option %.*s%s%s%s (see gpushim --help)",
+    gs_launcher_fail(GS_EXIT_USAGE, "unknown option %.*s%s%s%s (see gpushim%s%s --help)",
                      length, word, meant[0] ? ": did you mean " : "", meant,
-                     meant[0] ? "?" : "");
+                     meant[0] ? "?" : "", space, of);
 }
 
 /* ---- options ----------------------------------------------------------------------- */
@@ -278,41 +322,6 @@ static char **take_option(char **words, struct gs_arguments *out)
 
 /* ---- the whole line ---------------------------------------------------------------- */
 
-/* Words that are no command. */
-static const struct {
-    char word[12];
-    enum gs_verb verb;
-} verbs[] = {
-    {"report", GS_VERB_REPORT},     {"html", GS_VERB_HTML},
-    {"timeline", GS_VERB_TIMELINE}, {"diff", GS_VERB_DIFF},
-    {"merge", GS_VERB_MERGE},       {"top", GS_VERB_TOP},
-    {"pause", GS_VERB_PAUSE},       {"replay", GS_VERB_REPLAY},
-    {"advise", GS_VERB_ADVISE},     {"serve", GS_VERB_SERVE},
-    {"attach", GS_VERB_ATTACH},     {"detach", GS_VERB_DETACH},
-    {"cdi", GS_VERB_CDI},
-#define GS_REQUEST(word, verb, processes, argument) {#word, GS_VERB_##verb},
-#include "shim/control/requests.def"
-};
-
-static const char *word_of(enum gs_verb verb)
-{
-    size_t i = 0;
-    while (verbs[i].verb != verb) {
-        i++;
-    }
-    return verbs[i].word;
-}
-
-static enum gs_verb verb_of(const char *word)
-{
-    for (size_t i = 0; i < GS_ARRAY_LEN(verbs); i++) {
-        if (strcmp(verbs[i].word, word) == 0) {
-            return verbs[i].verb;
-        }
-    }
-    return GS_VERB_RUN;
-}
-
 static void set_watch(const char *value, struct gs_arguments *out)
 {
     static const struct {
@@ -369,11 +378,11 @@ static bool take_own_option(const char *word, struct gs_arguments *out)
     bool all = strcmp(word, "--help=all") == 0;
     if (all || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
         gs_help_show(out->verb, all);
-        exit(fflush(stdout) == 0 ? 0 : 1);
+        exit(gs_replay_end(0));
     }
     if (strcmp(word, "--version") == 0) {
         puts("gpushim " GPUSHIM_VERSION);
-        exit(fflush(stdout) == 0 ? 0 : 1);
+        exit(gs_replay_end(0));
     }
     if (strncmp(word, "--torch", 7) == 0 && (word[7] == '=' || word[7] == '\0')) {
         out->last_switch = NULL;
@@ -449,7 +458,8 @@ static bool take_options(char ***words, struct gs_arguments *out)
 }
 
 /* Takes the library's options out of the words of replay and advise, which read the rest
- * themselves. Returns how many files are among them. */
+ * themselves. Returns how many words are left for them to judge: files, and unknown
+ * options. */
 static size_t take_words_of_replay(char **words, struct gs_arguments *out)
 {
     char **kept = words;
@@ -463,7 +473,7 @@ static size_t take_words_of_replay(char **words, struct gs_arguments *out)
             continue;
         }
         bool help = strcmp(*words, "--help") == 0 || strcmp(*words, "-h") == 0;
-        files += help || plain || (*words)[0] != '-' || !(*words)[1];
+        files += help || own == 0;
         for (own = own ? own : 1; own > 0 || (plain && *words); own -= own > 0) {
             *kept++ = *words++;
         }

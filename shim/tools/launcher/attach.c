@@ -26,6 +26,7 @@
 #include "shim/tools/launcher/library_copy.h"
 #include "shim/tools/reader/ask.h"
 #include "shim/tools/reader/ask_why.h"
+#include "shim/tools/replay/replay_trace.h"
 #include "shim/tools/reader/function_words.h"
 
 #define ENTRY          "gpushim_attach"
@@ -411,6 +412,7 @@ int gs_attach_run(const struct gs_arguments *arguments)
     if (!pids[0]) {
         gs_help_refuse(arguments->verb, "%s: no PID is given", word);
     }
+    gs_words_once(pids);
     for (char **pid = pids; *pid; pid++) {
         (void)gs_value_number("a process", *pid, 1, INT32_MAX);
     }
@@ -441,5 +443,5 @@ int gs_attach_run(const struct gs_arguments *arguments)
             failed += !detach((pid_t)strtol(*one, NULL, 10), wait_ms);
         }
     }
-    return failed || fflush(stdout) != 0 ? 1 : 0;
+    return gs_replay_end(failed ? 1 : 0);
 }

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "shim/settings/options.h"
 #include "shim/tools/launcher/launcher.h"
@@ -296,7 +297,7 @@ static const struct {
     [GS_VERB_SERVE] = {"usage: gpushim serve [--listen=ADDRESS] [--token-file=FILE] "
                        "[--pod-logs=FOLDER]\n",
                        serve_help},
-    [GS_VERB_CDI] = {"usage: gpushim cdi [--name=NAME] [--folder=FOLDER] [options]\n",
+    [GS_VERB_CDI] = {"usage: gpushim [options] cdi [--name=NAME] [--folder=FOLDER]\n",
                      cdi_help},
     [GS_VERB_ATTACH] = {ATTACH_USAGE, attach_help},
     [GS_VERB_DETACH] = {ATTACH_USAGE, attach_help},
@@ -308,6 +309,12 @@ static const struct {
                         word##_help},
 #include "shim/control/requests.def"
 };
+
+bool gs_help_has_options(enum gs_verb verb)
+{
+    static const char begin[] = "usage: gpushim [options] ";
+    return strncmp(helps[verb].usage, begin, strlen(begin)) == 0;
+}
 
 static void write_help(void *self, const char *text, size_t length)
 {

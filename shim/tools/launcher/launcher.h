@@ -132,12 +132,17 @@ void gs_lists_join(void);
 /* Writes the help of a subcommand, or of gpushim itself (all: with every option), to
  * standard output. Not for replay and advise, which have their own. */
 void gs_help_show(enum gs_verb verb, bool all);
+/* Returns whether the options of variables are of use to a subcommand. */
+bool gs_help_has_options(enum gs_verb verb);
 /* Ends the launcher for wrong usage, with a line that names it and the subcommand's
  * usage. */
 __attribute__((noreturn)) void gs_help_refuse(enum gs_verb verb, const char *format, ...)
     GS_PRINTF(2, 3);
 
-/* ---- words for a shell (words.c) ---- */
+/* ---- words (words.c) ---- */
+
+/* Removes words that are there before. */
+void gs_words_once(char **words);
 
 /* Writes a word, quoted for a shell where needed: with control characters as $'\033',
  * which bash, zsh and POSIX 2024 read. */

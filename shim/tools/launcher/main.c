@@ -136,7 +136,7 @@ int main(int unused, char **argv)
     gs_lists_join();
     if (arguments.print) {
         print(&arguments, preload);
-        return fflush(stdout) == 0 ? 0 : 1;
+        return gs_replay_end(0);
     }
     arguments.preload = preload;
     arguments.all = argv;

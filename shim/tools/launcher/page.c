@@ -76,5 +76,5 @@ int gs_page_close(struct gs_page *page)
     fputs("gpushim: wrote ", stdout);
     gs_foreign_print(stdout, page->path);
     printf(" (%s)\n", gs_text_bytes(page->bytes, bytes));
-    return fflush(stdout) == 0 ? 0 : CANNOT_WRITE;
+    return gs_replay_end(0);
 }

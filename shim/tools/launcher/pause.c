@@ -361,6 +361,7 @@ int gs_pause_run(const struct gs_arguments *arguments)
     if (arguments->wait) {
         wait_s = (unsigned)gs_value_number("--wait", arguments->wait, 1, MOST_WAIT_S);
     }
+    gs_words_once(arguments->command);
     for (char **pid = arguments->command; *pid; pid++) {
         if (count == MOST_PIDS) {
             gs_launcher_fail(GS_EXIT_USAGE, "%s takes at most %d processes", word,

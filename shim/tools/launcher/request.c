@@ -5,7 +5,6 @@
  * Owns: nothing.   Lock: none.   Source: shim/control/requests.def
  */
 #include <ctype.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +18,7 @@
 #include "shim/tools/reader/ask_why.h"
 #include "shim/tools/reader/live_totals.h"
 #include "shim/tools/reader/marks.h"
+#include "shim/tools/replay/replay_trace.h"
 #include "tracker/report/text/color.h"
 #include "tracker/report/text/text.h"
 
@@ -130,7 +130,7 @@ static void print_report(const struct gs_ask_answer *answer)
     struct gs_text text = {0};
     gs_text_add_bytes(&text, answer->text, answer->length);
     if (isatty(STDOUT_FILENO) && (!no_color || !no_color[0]) &&
-        (!terminal || strcmp(terminal, "dumb") != 0)) {
+        !gs_text_is_dumb(terminal)) {
         gs_text_color(&text);
     }
     if (text.data) {
@@ -296,9 +296,11 @@ static void take_setting(struct inquiry *inquiry, const char *word)
     unsigned row = gs_option_row_of(name), list = gs_list_of(name);
     const bool is_list = list < GS_LISTS && gs_list_is_meant(list, value);
     if (row >= GS_OPTIONS_COUNT && !is_list) {
+        char meant[GS_OPTION_ARGUMENT_BYTES];
         const char *near = gs_options_nearest(name, length);
-        gs_launcher_fail(GS_EXIT_USAGE, "set: %.100s: no such variable%s%s%s", name,
-                         near ? ": did you mean " : "", near ? near : "",
+        gs_launcher_fail(GS_EXIT_USAGE, "set: no option %.*s%s%s%s", (int)length, word,
+                         near ? ": did you mean " : "",
+                         near ? gs_option_argument(near, meant) + strlen("--") : "",
                          near ? "?" : "");
     }
     if (is_list) {
@@ -361,7 +363,11 @@ static void take_format(struct inquiry *inquiry, char **words)
     const bool is_state = strcmp(words[1], GS_CONTROL_STATE) == 0;
     if (row == GS_EXPORT_FORMATS && !is_state) {
         const char *why = gs_outputs_wrong(words[1], wrong);
-        gs_launcher_fail(GS_EXIT_USAGE, "export: %s", why ? why : "no FORMAT is given");
+        if (!why) {
+            gs_launcher_fail(GS_EXIT_USAGE, "export: no FORMAT is given");
+        }
+        gs_launcher_fail(GS_EXIT_USAGE, "export: %.*s, " GS_CONTROL_STATE ")",
+                         (int)strlen(why) - 1, why); /* its list has one more here */
     }
     if ((is_state || row == GS_EXPORT_pprof) && isatty(STDOUT_FILENO)) {
         gs_launcher_fail(GS_EXIT_USAGE,
@@ -436,6 +442,7 @@ int gs_request_run(const struct gs_arguments *arguments)
     } else if (inquiry.verb == GS_VERB_RELEASE || inquiry.verb == GS_VERB_RESUME) {
         take_scope(&inquiry, arguments, rows[i].word);
     }
+    gs_words_once(pids);
     for (char **pid = pids; *pid; pid++) {
         if (is_number(*pid)) {
             (void)gs_value_number("a process", *pid, 1, INT32_MAX);
@@ -460,10 +467,5 @@ int gs_request_run(const struct gs_arguments *arguments)
             ask_all(&inquiry, *word);
         }
     }
-    if (ferror(stdout) || fflush(stdout) != 0) {
-        gs_launcher_warn("standard output cannot be written: %s",
-                         gs_output_error_text(errno));
-        return 1;
-    }
-    return inquiry.failed > 0 ? 1 : 0;
+    return gs_replay_end(inquiry.failed > 0 ? 1 : 0);
 }

@@ -77,6 +77,10 @@ int gs_serve_run(const struct gs_arguments *arguments)
     if (arguments->token_file) {
         settings.token = read_token(arguments->token_file);
     }
+    if (arguments->pod_logs && access(arguments->pod_logs, R_OK | X_OK) != 0) {
+        gs_launcher_warn("--pod-logs=%.400s: %s; processes have no names of pods",
+                         arguments->pod_logs, gs_output_error_text(errno));
+    }
     const char *problem = gs_server_prepare();
     if (problem) {
         gs_launcher_fail(GS_EXIT_USAGE, "%s", problem);

@@ -24,6 +24,7 @@
 #include "shim/tools/launcher/launcher.h"
 #include "shim/tools/reader/ask.h"
 #include "shim/tools/reader/ask_why.h"
+#include "shim/tools/replay/replay_trace.h"
 
 #define DEFAULT_WAIT_S 10
 #define MOST_WAIT_S    3600
@@ -309,5 +310,5 @@ int gs_trace_run(const struct gs_arguments *arguments)
         gs_launcher_warn("recording process %ld; Ctrl-C ends it", (long)recording.pid);
     }
     stay(recording.pid, seconds);
-    return finish(&recording) && fflush(stdout) == 0 ? 0 : 1;
+    return gs_replay_end(finish(&recording) ? 0 : 1);
 }

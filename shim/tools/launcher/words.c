@@ -1,5 +1,5 @@
 /*
- * words.c - writes a word of a command line for a shell.
+ * words.c - words of a command line: each once, or written for a shell.
  *
  * Owns: nothing.   Lock: none.
  */
@@ -29,6 +29,21 @@ static bool has_raw(const char *word)
         }
     }
     return false;
+}
+
+void gs_words_once(char **words)
+{
+    size_t kept = 0;
+    for (char **word = words; *word; word++) {
+        size_t i = 0;
+        while (i < kept && strcmp(words[i], *word) != 0) {
+            i++;
+        }
+        if (i == kept) {
+            words[kept++] = *word;
+        }
+    }
+    words[kept] = NULL;
 }
 
 void gs_words_print(const char *word)

@@ -203,11 +203,19 @@ bad_usage_case() {
   refused 2 'unknown option --xyzzy ' replay --xyzzy good
   refused 2 '--device: needs a value' advise good --device
   refused 2 '--warmup: takes no value' advise --warmup=yes good
-  refused 2 '--ready: late ' advise --ready late good
-  refused 2 '--kinds: pined ' replay --kinds device,pined good
-  refused 2 '--through: device ' replay --through device good
+  refused 2 '--ready=late: not at-once, after:N or sync' advise --ready late good
+  refused 2 '--ready=after:x: not at-once, after:N or sync' advise --ready after:x good
+  refused 2 '--kinds=pined: not device, async, managed, pinned, .*, or all' replay --kinds device,pined good
+  refused 2 '--through=device: not pool, native-model or blocks' replay --through device good
+  refused 2 '--repeat=0: not a number from 1 ' replay --repeat 0 good
+  refused 2 '--window=0: not a number from 1 ' replay --threads --window 0 good
+  refused 2 '--window: has no effect without --threads' replay --window 5 good
+  refused 2 '--touch: only a real device ' replay --touch good
+  for verb in replay advise; do
+    refused 2 "unknown option --bogus [(]see gpushim $verb --help[)]" "$verb" --bogus
+  done
   for size in 0 -1G 1Q 1GG x 1e30 0x nan; do
-    refused 2 "--device: $size " advise --device "$size" good
+    refused 2 "--device=$size: not a size " advise --device "$size" good
   done
   for verb in replay advise; do
     run_in usage -- "$gpushim" "$verb"
@@ -219,7 +227,13 @@ bad_usage_case() {
   done
   run_in two -- "$gpushim" advise good good
   expect_status two 2
-  run_in full -- bash -c "'$gpushim' replay good >/dev/full"
-  expect_status full 1
+  run_in one -- "$gpushim" replay good
+  expect_text one.out '^  trace +1 allocation, 1 operation, 1 stream, 1 thread$'
+  expect_text one.out ' MiB in 1 allocation at most$'
+  for words in 'replay good' 'advise good' 'replay --to-csv good' 'replay --help' --help --version 'trace --help'; do
+    run_in full -- bash -c "'$gpushim' $words >/dev/full"
+    expect_status full 1
+    expect_count full.err '^gpushim: standard output cannot be written' 1
+  done
 }
 add_case "advise bad usage" bad_usage_case

@@ -170,6 +170,7 @@ control_export_case() {
   ask without export "$pid"
   ask nobody export json
   ask unknown export "$pid" yaml
+  ask twice stats "$pid" "$pid"
   ask two export "$pid" "$pid" json
   ask every export --all json
   control_end
@@ -197,6 +198,8 @@ control_export_case() {
   expect_status both 1
   expect_text both.err "^gpushim: asked_$1: [0-9]+ processes have this name, such as [0-9]+ and [0-9]+: give the PID of one\$"
   expect_status total 1
+  expect_text unknown.err '"yaml" is no format [(]json, .*, openmetrics, state[)]$'
+  expect_count twice.out '^[0-9]+: ' 1
   expect_text total.err 'it has not counted all allocations: start it with GPUSHIM_OUTPUT=collapsed-total$'
   for format in without nobody unknown two every; do
     expect_status "$format" 2
@@ -328,7 +331,7 @@ control_trace_bad_case() {
   expect_equal 'what is told' 'gpushim: trace: there: exists' "$(<exists.err)"
   expect_told nowhere "GPUSHIM_TRACE_FILE=$PWD/no/where: no such file or directory"
   expect_equal 'what is set' "$pid: GPUSHIM_TRACE_FILE=$PWD/first" "$(<once.out)"
-  expect_told again "GPUSHIM_TRACE_FILE=$PWD/second: a trace is being recorded: end it first (GPUSHIM_TRACE_FILE=)"
+  expect_told again "GPUSHIM_TRACE_FILE=$PWD/second: a trace is being recorded: end it first (GPUSHIM_TRACE_FILE=, gpushim set PID trace-file=)"
   expect_equal 'what is set' "$pid: GPUSHIM_TRACE_FILE=" "$(<ended.out)"
   expect_equal 'a name with percent signs' "$pid: 100%/%p, with call stacks in 100%/%p.state" "$(<percent.out)"
   expect_equal 'what has ended' "$pid: last, with call stacks in last.state" "$(<last.out)"
@@ -505,7 +508,7 @@ control_none_case() {
     expect_status "$name" 2
     expect_count "$name.err" '^gpushim: ' 1
   done
-  expect_text unknown.err 'did you mean GPUSHIM_LEAK_MAX'
+  expect_equal "what is told" "gpushim: set: no option leek-max: did you mean leak-max?" "$(<unknown.err)"
   expect_status name 1
   expect_equal "what is told" "gpushim: no-such-program: no process of this name can be asked" "$(<name.err)"
 }

@@ -210,6 +210,15 @@ serve_pod_case() {
 }
 add_case "serve metrics of a pod" serve_pod_case
 
+# A folder that is not there is said, and the rest is served.
+serve_no_pod_logs_case() {
+  serve_start --pod-logs=/nonexistent
+  get health /healthz
+  serve_end
+  expect_text serve.err '^gpushim: --pod-logs=/nonexistent: no such file or directory; processes have no names of pods$'
+}
+add_case "serve without the links of pods" serve_no_pod_logs_case
+
 # A stopped process, and one that ends, keep no other from the page.
 serve_stopped_case() {
   local stopped began
