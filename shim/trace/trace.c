@@ -1,9 +1,10 @@
 /*
- * trace.c - records calls: fills in time, thread, stream and context as small numbers.
+ * trace.c - records calls: fills in time and thread, and stream and context as small
+ * numbers.
  *
- * Handles are recycled and differ from run to run. In the file streams, contexts and
- * threads are numbered in the order in which they first appear; a handle whose object has
- * ended gets a new number when it appears again.
+ * Handles are recycled and differ from run to run. In the file streams and contexts are
+ * numbered in the order in which they first appear; a handle whose object has ended gets
+ * a new number when it appears again.
  *
  * Owns:  the numbers.
  * Lock:  numbers_lock to assign a number; look-ups take no lock.
@@ -16,6 +17,7 @@
 #include "gs_locks.h"
 #include "shim/settings/log.h"
 #include "shim/settings/output.h"
+#include "shim/settings/thread.h"
 #include "shim/trace/trace_file.h"
 
 bool gs_trace_on;     /* atomic */
@@ -39,13 +41,11 @@ struct numbers {
 static struct numbers stream_numbers, context_numbers;
 static struct gs_mutex numbers_lock = GS_MUTEX(GS_RANK_TRACE_NUMBERS);
 
-static uint32_t next_thread; /* atomic: number of the next new thread */
-static uint32_t generation;  /* atomic: counts recordings; a forked child numbers its
-                                threads from the start */
+static uint32_t generation; /* atomic: counts recordings */
 /* A thread's part of the current recording. */
 static _Thread_local struct own {
     uint32_t generation;                /* number of the recording; 0: none */
-    uint32_t thread;                    /* the thread's number */
+    uint32_t thread;                    /* gs_thread_id */
     struct gs_trace_record *slot, *end; /* the unused rest of its batch */
     struct gs_trace_slots *slots;       /* of its file */
     uint64_t slot_number;
@@ -159,9 +159,7 @@ static void stop(void)
 static GS_TRACE_COLD bool next_batch(uint32_t now)
 {
     if (own.generation != now) {
-        own =
-            (struct own){.generation = now,
-                         .thread = __atomic_fetch_add(&next_thread, 1, __ATOMIC_RELAXED)};
+        own = (struct own){.generation = now, .thread = gs_thread_id()};
     }
     do { /* this thread may have slept while other threads filled the file */
         own.slot = gs_trace_file_batch(&own.slots, &own.slot_number);
@@ -199,10 +197,10 @@ static uint64_t operation_word(enum gs_trace_op op, unsigned kind, unsigned how,
  * Writes a record to the file, in whole words: writing it byte by byte, and reading it
  * back for the seal, would cost three times as much. If this thread was not run while
  * other threads filled the file, the slot may have been overwritten: it is written once
- * more. time_ns 0: now.
+ * more. time_ns 0: now. thread 0: this one.
  */
-static void write_at(uint64_t time_ns, uint64_t last_word, uint64_t key, uint64_t bytes,
-                     uint16_t stream, uint16_t context)
+static void write_at(uint64_t time_ns, uint32_t thread, uint64_t last_word, uint64_t key,
+                     uint64_t bytes, uint16_t stream, uint16_t context)
 {
     uint64_t words[RECORD_WORDS] = {time_ns, key, bytes, 0, last_word};
     uint32_t recording = __atomic_load_n(&generation, __ATOMIC_RELAXED);
@@ -223,7 +221,8 @@ static void write_at(uint64_t time_ns, uint64_t last_word, uint64_t key, uint64_
             words[0] =
                 gs_now_ns() - __atomic_load_n(&own.slots->start_ns, __ATOMIC_RELAXED);
         }
-        words[3] = own.thread | (uint64_t)stream << 32 | (uint64_t)context << 48;
+        words[3] = (thread ? thread : own.thread) | (uint64_t)stream << 32 |
+                   (uint64_t)context << 48;
         memcpy(slot, words, sizeof(words));
         number = own.slot_number++;
         __atomic_store_n(&slot->seal, gs_trace_seal(words, RECORD_WORDS, number),
@@ -235,7 +234,7 @@ static void write_at(uint64_t time_ns, uint64_t last_word, uint64_t key, uint64_
 static void write_record(uint64_t last_word, uint64_t key, uint64_t bytes,
                          uint16_t stream, uint16_t context)
 {
-    write_at(0, last_word, key, bytes, stream, context);
+    write_at(0, 0, last_word, key, bytes, stream, context);
 }
 
 static const uint8_t kinds[GS_MEMORY_KINDS] = {
@@ -259,9 +258,6 @@ void gs_trace_write_alloc(enum gs_memory_kind kind, uint64_t addr, size_t bytes,
                  number_of(&context_numbers, context, 1));
 }
 
-/* What began before the recording is of its first moment. */
-#define BEFORE_NS 1
-
 void gs_trace_write_live(const struct gs_allocation *allocation, uint64_t time_ns)
 {
     unsigned kind =
@@ -274,7 +270,7 @@ void gs_trace_write_live(const struct gs_allocation *allocation, uint64_t time_n
         return;
     }
     write_at(
-        time_ns > BEFORE_NS ? time_ns : BEFORE_NS,
+        time_ns > GS_TRACE_BEFORE_NS ? time_ns : GS_TRACE_BEFORE_NS, allocation->thread,
         operation_word(GS_TRACE_ALLOC, kind, GS_TRACE_HOW_NONE, allocation->device) |
             named << 40,
         allocation->addr, allocation->bytes,
@@ -285,7 +281,7 @@ void gs_trace_write_live(const struct gs_allocation *allocation, uint64_t time_n
 void gs_trace_write_mapped(enum gs_memory_kind kind, uint64_t addr, size_t bytes,
                            CUcontext context, int device)
 {
-    write_at(BEFORE_NS,
+    write_at(GS_TRACE_BEFORE_NS, 0,
              operation_word(GS_TRACE_MAPPED, kinds[kind], GS_TRACE_HOW_NONE, device),
              addr, bytes, GS_TRACE_STREAM_NONE, number_of(&context_numbers, context, 1));
 }
@@ -413,6 +409,5 @@ void gs_trace_reset(void)
     gs_trace_file_reset();
     memset(&stream_numbers, 0, sizeof(stream_numbers));
     memset(&context_numbers, 0, sizeof(context_numbers));
-    next_thread = 0;
     gs_mutex_init(&numbers_lock, GS_RANK_TRACE_NUMBERS);
 }

@@ -78,6 +78,8 @@ enum {
     GS_TRACE_STREAM_PER_THREAD, /* the per-thread default stream of the record's thread */
     GS_TRACE_STREAM_FIRST
 };
+/* The time of what began before a recording that began late. */
+#define GS_TRACE_BEFORE_NS 1
 /* A stream or context without a number: more than 4,096 were in use. */
 #define GS_TRACE_UNNUMBERED 0xffff
 
@@ -85,7 +87,7 @@ struct gs_trace_record {
     uint64_t time_ns; /* since the header's start_ns */
     uint64_t key;     /* the allocation's address; 0 if there is none */
     uint64_t bytes;   /* an allocation's requested size, a range's size, else 0 */
-    uint32_t thread;  /* in order of first record, from 0 */
+    uint32_t thread;  /* the kernel's id; `replay --to-binary` counts from 0 */
     uint16_t stream;  /* see above */
     uint16_t context; /* from 1; 0: none, or that of the allocation */
     uint16_t device;  /* ordinal, of an allocation or a range */

@@ -18,6 +18,7 @@
 
 #include "shim/settings/log.h"
 #include "shim/tools/replay/replay_trace.h"
+#include "shim/settings/thread.h"
 #include "shim/trace/trace.h"
 
 static char folder[] = "/tmp/gpushim-trace.XXXXXX";
@@ -317,7 +318,7 @@ Test(trace, threads_lose_nothing_and_keep_their_order)
 Test(trace, one_after_the_other_has_its_own_records)
 {
     struct gs_allocation before = {
-        .addr = 0x3000, .bytes = 42, .kind = GS_MEMORY_PINNED, .stack = 7};
+        .addr = 0x3000, .bytes = 42, .kind = GS_MEMORY_PINNED, .stack = 7, .thread = 1};
     struct gs_replay_trace trace;
     char second[80];
 
@@ -325,6 +326,9 @@ Test(trace, one_after_the_other_has_its_own_records)
     record_alloc(0x1000, 1); /* nowhere */
     cr_assert_null(gs_trace_begin(trace_path, GS_MIB, 0));
     cr_assert(gs_trace_records());
+    gs_trace_write_live(&before, 0);
+    before.addr += 0x100;
+    before.thread = gs_thread_id();
     gs_trace_write_live(&before, 0);
     record_alloc(0x2000, 2);
     record_free(0x9000); /* of before, and freed just then: no fault */
@@ -336,18 +340,41 @@ Test(trace, one_after_the_other_has_its_own_records)
     gs_trace_end();
     gs_trace_close(); /* the process's end */
     trace = load(trace_path, NULL);
-    cr_assert_eq(trace.count, 2);
+    cr_assert_eq(trace.count, 3);
+    cr_expect_neq(trace.ops[0].thread, trace.ops[1].thread, "who allocated it");
+    cr_expect_eq(trace.ops[1].thread, trace.ops[2].thread);
     cr_assert_eq(trace.ops[0].bytes, 42);
     cr_assert_eq(trace.ops[0].stack, 7);
     cr_assert_eq(trace.ops[0].time_ns, 1);
     cr_assert_eq(trace.ops[0].kind, GS_TRACE_KIND_PINNED);
-    cr_assert_eq(trace.ops[1].bytes, 2);
+    cr_assert_eq(trace.ops[2].bytes, 2);
     gs_replay_free(&trace);
     trace = load(second, NULL);
     cr_assert_eq(trace.count, 1);
     cr_assert_eq(trace.ops[0].bytes, 5);
     gs_replay_free(&trace);
     messages(0);
+}
+
+/* More threads than a replay has numbers for allocated what is live, and are gone: those
+ * that go on have numbers all the same. */
+Test(trace, threads_from_before_leave_numbers)
+{
+    struct gs_allocation before = {.bytes = 1, .kind = GS_MEMORY_PINNED};
+    struct gs_replay_trace trace;
+
+    cr_assert_null(gs_trace_begin(trace_path, GS_MIB, 0));
+    for (unsigned i = 0; i < 2 * GS_REPLAY_THREADS; i++) {
+        before.addr = 0x10000 + 16 * (uint64_t)i;
+        before.thread = 1 + i;
+        gs_trace_write_live(&before, 0);
+    }
+    record_alloc(0x2000, 2);
+    gs_trace_end();
+    trace = load(trace_path, NULL);
+    cr_assert_eq(trace.count, 2 * GS_REPLAY_THREADS + 1);
+    cr_expect_eq(trace.threads, GS_REPLAY_THREADS / 2 + 1);
+    gs_replay_free(&trace);
 }
 
 Test(trace, what_cannot_begin_says_why)

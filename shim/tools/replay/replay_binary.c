@@ -232,12 +232,25 @@ static bool plausible(const struct gs_trace_record *record)
            record->bytes <= (uint64_t)1 << 47;
 }
 
+/* The threads that allocated what was live at a late start, most of them gone by then,
+ * take no more numbers than this; the rest counts as the first one's. */
+#define THREADS_BEFORE (GS_REPLAY_THREADS / 2)
+
+static uint64_t number_of_thread(struct binary_reader *reader,
+                                 const struct gs_trace_record *record)
+{
+    return record->time_ns <= GS_TRACE_BEFORE_NS &&
+                   reader->threads.count >= THREADS_BEFORE &&
+                   !gs_replay_map_find(&reader->threads, record->thread)
+               ? 0
+               : gs_replay_map_number(&reader->threads, record->thread);
+}
+
 /* False if the record is inconsistent. */
 static bool read_operation(struct binary_reader *reader,
                            const struct gs_trace_record *record)
 {
-    uint64_t stream = record->stream,
-             thread = gs_replay_map_number(&reader->threads, record->thread);
+    uint64_t stream = record->stream, thread = number_of_thread(reader, record);
     struct gs_replay_op op = {.time_ns = record->time_ns,
                               .op = GS_TRACE_SYNC,
                               .how = record->how,

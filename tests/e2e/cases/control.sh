@@ -342,6 +342,9 @@ control_trace_bad_case() {
   expect_text massif.out 'hold [(].*/asked[.]c:'
   run_in csv -- "$build/gpushim" replay --to-csv last
   expect_equal 'the trace' 1 "$(grep -c ',a,.*,1048576,' csv.out)"
+  # What was live at the start is of the thread that has allocated it, not of the one that answers.
+  run_in threads -- "$build/gpushim" replay last
+  expect_text threads.out '^  trace  .* 1 stream, 1 thread$'
   ask nobody trace --for=1 "$pid" nobody
   expect_status nobody 1
   for words in "" 1 "1 a b" "--all a"; do
