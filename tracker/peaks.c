@@ -8,6 +8,7 @@
  * Owns, Locks: see peaks.h.   Design: docs/tracker.md, "Peaks"
  */
 #include "gs_wait.h"
+#include "tracker/likely.h"
 #include "tracker/peaks.h"
 
 #include <stdlib.h>
@@ -508,8 +509,28 @@ static struct gs_peak_site *list_sites(struct row_gather *row,
     return sites;
 }
 
+/* Scales the estimates of sampled call sites to the memory without a stack. */
+static void scale_estimates(struct gs_peak *peak)
+{
+    struct gs_likely_sums *sums = gs_likely_sums_create();
+
+    for (size_t i = 0; i < peak->count; i++) {
+        gs_likely_sums_add(sums, &peak->places[i].held);
+    }
+    for (size_t i = 0; sums && i < peak->count; i++) {
+        struct gs_peak_site *site = &peak->places[i];
+        double likely = site->held.likely_bytes;
+        gs_likely_scale(sums, &site->held);
+        if (likely > 0) {
+            site->likely_live_bytes *= site->held.likely_bytes / likely;
+        }
+    }
+    gs_likely_sums_destroy(sums);
+}
+
 /* Builds the call sites of a peak from the live and the freed memory of its row. */
-static void build_peak(struct row_gather *row, struct gs_peak *peak)
+static void build_peak(const struct gs_tracker *tracker, struct row_gather *row,
+                       struct gs_peak *peak)
 {
     uint64_t bytes = 0;
 
@@ -523,6 +544,9 @@ static void build_peak(struct row_gather *row, struct gs_peak *peak)
         peak->freed_bytes = peak->bytes;
     }
     peak->about = peak->about || bytes != peak->bytes;
+    if (peak->places && tracker->config.sampling.distance_bytes != 0) {
+        scale_estimates(peak);
+    }
     gs_peak_sort(peak);
 }
 
@@ -599,7 +623,7 @@ void gs_peaks_gather(struct gs_tracker *tracker, unsigned part,
             add_parts_live(gather, i);
         }
         if (gather->rows[i].wanted) {
-            build_peak(&gather->rows[i], &peaks[i]);
+            build_peak(tracker, &gather->rows[i], &peaks[i]);
         }
         if (!peaks[i].known) {
             gs_peak_free(&peaks[i]);

@@ -2,6 +2,7 @@
  * report_gather.c - gathers the contents of the report: leaks in groups, errors.
  * Owns: a struct gs_report_data while it is filled.   Lock: none of its own.
  */
+#include "tracker/likely.h"
 #include "tracker/report/report_internal.h"
 
 #include <stdlib.h>
@@ -191,6 +192,25 @@ static void take_totals(struct gs_tracker *tracker, const struct gs_report_confi
     }
 }
 
+/* Scales the estimates of sampled call sites to the memory without a stack. */
+static void scale_estimates(struct gs_report_data *data)
+{
+    struct gs_groups *all[] = {&data->groups, &data->registered, &data->unplaced};
+    struct gs_likely_sums *sums = gs_likely_sums_create();
+
+    for (size_t i = 0; sums && i < GS_ARRAY_LEN(all); i++) {
+        for (size_t k = 0; k < all[i]->count; k++) {
+            gs_likely_sums_add(sums, &all[i]->items[k]);
+        }
+    }
+    for (size_t i = 0; sums && i < GS_ARRAY_LEN(all); i++) {
+        for (size_t k = 0; k < all[i]->count; k++) {
+            gs_likely_scale(sums, &all[i]->items[k]);
+        }
+    }
+    gs_likely_sums_destroy(sums);
+}
+
 void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config *config,
                       struct gs_report_data *data)
 {
@@ -212,6 +232,9 @@ void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config 
                             config->running || config->killed || config->caches_leak);
     gs_records_visit(tracker, visit_live, &gather);
     gather_lost(tracker, &gather);
+    if (tracker->config.sampling.distance_bytes != 0) {
+        scale_estimates(data);
+    }
     sort(&data->groups);
     sort(&data->registered);
     sort(&data->unplaced);
