@@ -44,6 +44,16 @@ static bool is_right_in(struct gs_pool *pool, uint64_t addr, uint64_t bytes,
            gs_pool_seek(pool, addr, bytes, &gs_args_hints[side]);
 }
 
+/* Returns true if a use that begins in no segment ends in one. A segment begins a page.
+ */
+static inline bool ends_in_pool(const struct gs_state *state, uint64_t first,
+                                uint64_t last)
+{
+    return GS_UNLIKELY((first ^ last) >> GS_PAGE_SHIFT) != 0 &&
+           (gs_pages_find(&state->pool->pages, last) ||
+            (state->host_pool && gs_pages_find(&state->host_pool->pages, last)));
+}
+
 bool gs_args_right_elsewhere(uint64_t addr, uint64_t bytes, unsigned side)
 {
     const struct gs_state *state = __atomic_load_n(&gs_state_ready, __ATOMIC_ACQUIRE);
@@ -56,7 +66,8 @@ bool gs_args_right_elsewhere(uint64_t addr, uint64_t bytes, unsigned side)
     if (state->host_pool && gs_pages_find(&state->host_pool->pages, addr)) {
         return is_right_in(state->host_pool, addr, bytes, side);
     }
-    return GS_LIKELY(!__atomic_load_n(&gs_managed_cached, __ATOMIC_RELAXED));
+    return GS_LIKELY(!__atomic_load_n(&gs_managed_cached, __ATOMIC_RELAXED)) &&
+           GS_LIKELY(!ends_in_pool(state, addr, addr + bytes - 1));
 }
 
 static void check_span(struct gs_copy_call *call, const struct gs_use *use)

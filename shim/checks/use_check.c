@@ -5,6 +5,7 @@
  *
  *   the pools      an address in a segment belongs to a live block, or has no owner
  *   managed ranges likewise
+ *   the last byte  of a use that begins in nobody's memory, in front of an allocation
  *   records        an allocation of the driver that begins at the address, or at the
  *                  start that the driver reports for the allocation around it
  *   the history    memory that was freed before, that the driver does not know, and that
@@ -23,6 +24,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "pool/pages.h"
 #include "shim/async/async_heaps.h"
 #include "shim/checks/driver_bounds.h"
 #include "shim/checks/quarantine.h"
@@ -361,6 +363,86 @@ static void check_unpooled(struct gs_state *state, const struct gs_use *use)
     }
 }
 
+/* ---- memory in front of an allocation ---------------------------------------------- */
+
+/* The allocation in which a use ends. */
+struct end {
+    struct gs_span extent;
+    bool host; /* the processor reaches it: what is in front may be the program's own */
+};
+
+static bool ends_in_pool(struct gs_pool *pool, uint64_t last, struct end *out)
+{
+    struct gs_range range;
+    if (!pool || !gs_pool_owns(pool, last) || gs_pool_find(pool, last, &range) != GS_OK ||
+        !range.live) {
+        return false;
+    }
+    out->extent = (struct gs_span){range.block_addr, range.requested_bytes};
+    return true;
+}
+
+static bool ends_in_managed(uint64_t last, struct end *out)
+{
+    struct gs_extent extent;
+    if (gs_managed_extent(last, &extent) != GS_OK) {
+        return false;
+    }
+    *out = (struct end){{extent.base, extent.bytes}, true};
+    return true;
+}
+
+static bool ends_in_record(struct gs_state *state, uint64_t last, struct end *out)
+{
+    struct gs_allocation allocation;
+    struct gs_span known;
+    if (!state->tracker || query_driver(last, &known) != ANSWER_KNOWN ||
+        gs_tracker_look_up(state->tracker, known.addr, &allocation) != GS_OK ||
+        !is_bounded(&allocation)) {
+        return false;
+    }
+    *out = (struct end){extent_of(&allocation), allocation.kind == GS_MEMORY_PINNED ||
+                                                    allocation.kind == GS_MEMORY_MANAGED};
+    return true;
+}
+
+/* Returns true if the use is in two pages of the pool's map, as one in front of a segment
+ * is. */
+static bool crosses_pages(const struct gs_use *use)
+{
+    uint64_t last = use->span.addr + use->span.bytes - 1;
+    return (use->span.addr ^ last) >> GS_PAGE_SHIFT != 0;
+}
+
+static bool find_end(struct gs_state *state, const struct gs_use *use, bool all,
+                     struct end *out)
+{
+    uint64_t last = use->span.addr + use->span.bytes - 1;
+    bool crosses = crosses_pages(use);
+    *out = (struct end){.host = false};
+    if (crosses && ends_in_pool(state->pool, last, out)) {
+        return true;
+    }
+    out->host = true;
+    return (crosses && ends_in_pool(state->host_pool, last, out)) ||
+           ends_in_managed(last, out) || (all && ends_in_record(state, last, out));
+}
+
+/* Checks a use whose first byte no allocation has, by the last one: no driver accepts a
+ * range that begins elsewhere. Returns true if it is wrong. */
+static bool check_in_front(struct gs_state *state, const struct gs_use *use, bool all)
+{
+    struct gs_span known;
+    struct end end;
+    if (!find_end(state, use, all, &end) || end.extent.addr <= use->span.addr ||
+        query_driver(use->span.addr, &known) != ANSWER_UNKNOWN ||
+        (end.host && !is_unreadable(use->span.addr))) {
+        return false;
+    }
+    report_extent(state, use, GS_ERROR_UNDERRUN, &end.extent);
+    return true;
+}
+
 bool gs_check_use(struct gs_state *state, const struct gs_use *use, bool all)
 {
     bool refused = false;
@@ -370,6 +452,9 @@ bool gs_check_use(struct gs_state *state, const struct gs_use *use, bool all)
         check_pooled(state, state->host_pool, use, &refused) ||
         check_managed(state, use, &refused)) {
         return refused;
+    }
+    if (!use->host && check_in_front(state, use, all)) {
+        return false; /* the driver refuses it */
     }
     if (all && state->tracker) {
         check_unpooled(state, use);

@@ -333,6 +333,15 @@ APP_FRAME static void set_among(void)
     free(blocks);
 }
 
+/* Begins in memory that nobody has, in front of the first block. */
+APP_FRAME static void set_in_front(void)
+{
+    gpu_ptr block = make(SIZE);
+
+    ignore((int)gpu_set(ahead(block, -64), 1, 128));
+    APP_OK(gpu_free(block));
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -360,12 +369,13 @@ static const struct {
     {"threads", set_in_threads},
     {"lost", read_lost},
     {"among", set_among},
+    {"in-front", set_in_front},
 };
 
 /* Not one of all. */
 static int is_apart(const char *name)
 {
-    return strcmp(name, "among") == 0;
+    return strcmp(name, "among") == 0 || strcmp(name, "in-front") == 0;
 }
 
 /* Natively, once its memory was freed. */

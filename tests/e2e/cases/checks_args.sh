@@ -38,6 +38,8 @@ call_names() {
   esac
 }
 
+args_checks=(GPUSHIM_CHECK=args)
+
 # args_case WAY WHAT TEXT [VAR=value...]: badargs WHAT has this one error. In TEXT {put} and
 # the like are the way's own names, a line `@ FUNCTION` are the frames from there on, and
 # `made FUNCTION` those of its allocation.
@@ -45,7 +47,7 @@ args_case() {
   local way=$1 what=$2 text=$3
 
   shift 3
-  preloaded shim GPUSHIM_CHECK=args GPUSHIM_REPORT_ON=oom "$@" -- "$apps/badargs_$way" \
+  preloaded shim "${args_checks[@]}" GPUSHIM_REPORT_ON=oom "$@" -- "$apps/badargs_$way" \
     "$what"
   expect_status shim 0
   expect_only_report shim.err
@@ -58,6 +60,13 @@ args_case() {
   cmp -s wanted found && return
   diff -u wanted found
   fail "the report says something else"
+}
+
+# args_default_case WAY WHAT TEXT: likewise without an option.
+args_default_case() {
+  local args_checks=()
+
+  args_case "$@"
 }
 
 args_freed='ERROR 1: use after free of ADDRESS (4.00 KiB, GPU 0, {get})
@@ -170,6 +179,25 @@ made set_across'
 @ set_before
   allocated at TIME by thread ID with {malloc}
 made set_before'
+  # Alone sees a look-up by the first byte alone: no allocation has it.
+  add_case "check args underrun in front $way" args_case "$way" in-front \
+    'ERROR 1: underrun of ADDRESS by 64 B ({set} of 128 B that begins before a live allocation of 4.00 KiB, GPU 0)
+  to be written at TIME by thread ID
+@ set_in_front
+  allocated at TIME by thread ID with {malloc}
+made set_in_front'
+  add_case "check args underrun in front, driver $way" args_case "$way" in-front \
+    'ERROR 1: underrun of ADDRESS by 64 B ({set} of 128 B that begins before a live allocation of 4.00 KiB, GPU 0)
+  to be written at TIME by thread ID
+@ set_in_front
+  allocated at TIME by thread ID with {malloc}
+made set_in_front' GPUSHIM_POOL=off
+  add_case "check args underrun in front, default $way" args_default_case "$way" in-front \
+    'ERROR 1: underrun of ADDRESS by 64 B ({set} of 128 B that begins before a live allocation of 4.00 KiB, GPU 0)
+  to be written at TIME by thread ID
+@ set_in_front
+  allocated at TIME by thread ID with {malloc}
+made set_in_front'
   add_case "check args overrun by a row $way" args_case "$way" rows \
     'ERROR 1: overrun of ADDRESS by 1 B ({set_rows} of 7.60 KiB at offset 0 of a live allocation of 7.60 KiB, GPU 0)
   to be written at TIME by thread ID
