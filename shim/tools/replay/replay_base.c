@@ -10,7 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "shim/settings/output.h"
 #include "shim/tools/replay/foreign.h"
 
 const char *gs_replay_program = "gpushim";
@@ -43,7 +42,7 @@ int gs_replay_end(int status)
         return status;
     }
     gs_replay_warn("standard output cannot be written%s%s", errno ? ": " : "",
-                   errno ? gs_output_error_text(errno) : "");
+                   errno ? strerror(errno) : "");
     return GS_REPLAY_BAD;
 }
 
