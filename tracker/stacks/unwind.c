@@ -7,7 +7,10 @@
  * Lock:  none, atomics: a lock held over dlopen could meet a constructor that waits
  *        for the lock.   Design: docs/stacks.md
  *
- * libunwind caches, in each thread and for ever, how to unwind from a return address. If
+ * libunwind keeps two descriptors. Where a program has closed them, as daemons do, it
+ * closes what the program has opened in their place. So it is the last choice.
+ *
+ * It caches, in each thread and for ever, how to unwind from a return address. If
  * a plug-in is closed and another is loaded at its address, libunwind follows the old
  * entry into memory that is no stack: versions 1.6 to 1.8 have crashed in tests. So
  * libunwind is used only while no module has been unloaded since it was chosen; each walk
@@ -416,11 +419,11 @@ enum gs_unwinder gs_unwind_prepare(enum gs_unwinder wanted)
     if (prepare_cfi()) {
         return GS_UNWIND_CFI;
     }
-    if (prepare_libunwind()) {
-        return GS_UNWIND_LIBUNWIND;
-    }
     if (load_gcc() && trial_passes(GS_UNWIND_GCC)) {
         return GS_UNWIND_GCC;
+    }
+    if (prepare_libunwind()) {
+        return GS_UNWIND_LIBUNWIND;
     }
     return GS_UNWIND_OFF;
 }
