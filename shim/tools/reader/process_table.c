@@ -294,8 +294,8 @@ static const struct gs_state_ended *end_of(const struct gs_report_file *file,
 static const char *ending_of(const struct gs_report_file *file,
                              const struct gs_state_ended *ended)
 {
-    if (file->running) {
-        return file->is_copy ? file->ending : "runs";
+    if (file->running) { /* "runs", or of when the report is: "on gpushim export" */
+        return file->ending[0] ? file->ending : "runs";
     }
     if (file->no_start) {
         return "CUDA did not start";

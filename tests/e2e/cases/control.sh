@@ -220,6 +220,7 @@ control_copy_case() {
   ask export export "$pid" state
   mv export.out copy
   ask trace trace --for=1 "$pid" trace
+  ask json export "$pid" json
   mkdir folder
   cp copy folder
   run_in early -- "$build/gpushim" report copy
@@ -244,6 +245,8 @@ assert process["running"] and "killed" not in process, process' || fail "the JSO
     expect_text named.out '  [(]a copy, still running then[)] [^ ]*/asked_linked '
   done
   expect_same early late
+  run_in sum -- "$build/gpushim" merge json.out
+  expect_text sum.out "^gpushim: +$pid .* on gpushim export +[^ ]*/asked_linked "
   run_in top -- "$build/gpushim" top folder
   expect_text top.out '  0 processes, 0 B live, 0 B reserved$'
 }
