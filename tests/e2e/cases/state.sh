@@ -468,12 +468,12 @@ cut_lines() {
 # A copy that ends after the tracker's own data and before what was allocated since: alone it would see a file that
 # is read as one of fewer allocations. Its bytes past those in use are no loss.
 state_cut_case() {
-  local length used
+  local length used words
 
   preloaded shim GPUSHIM_STATE_FILE=whole -- "$apps/leaky_shared"
   mkdir states
   used=$(od -An -tu8 -j48 -N8 whole)
-  for length in $((used * 11 / 20)) $((used * 15 / 20)) $((used * 18 / 20)) $((used - 1)); do
+  for length in $((used * 12 / 20)) $((used * 15 / 20)) $((used * 18 / 20)) $((used - 1)); do
     head -c "$length" whole >states/cut
     state_report one GPUSHIM_ERROR_EXITCODE=3 states/cut
     cut_lines one 1 'gpushim: states/cut: cut short; no report'
@@ -485,8 +485,8 @@ state_cut_case() {
     cut_lines now 1 'gpushim: states/cut: cut short'
     [[ ! -s one.out && ! -s two.out ]] || fail "something of a file that is cut"
   done
-  head -c "$used" whole >used
-  state_report used GPUSHIM_ERROR_EXITCODE=3 used
+  head -c "$used" whole >enough
+  state_report used GPUSHIM_ERROR_EXITCODE=3 enough
   expect_status used 3
   cp whole states/whole
   for words in 'states/cut states/whole' states; do
