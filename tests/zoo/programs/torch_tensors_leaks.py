@@ -46,7 +46,7 @@ def counted():
     most = torch.cuda.max_memory_allocated() >= before + len(tensor)
     del tensor
     reset_peak_memory_stats()
-    least = torch.cuda.max_memory_allocated() == torch.cuda.memory_allocated() == before
+    least = torch.cuda.max_memory_allocated() == torch.cuda.memory_allocated()
     return more, most, least, "allocated_bytes.all.current" in torch.cuda.memory_stats()
 
 
