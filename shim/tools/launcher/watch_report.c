@@ -168,7 +168,7 @@ static void record_end(const struct gs_watch_state *state, const struct gs_state
     (void)snprintf(seen.seen_ending, sizeof(seen.seen_ending), "%s", end->text);
     int fd = state->pieces[0].fd;
     if (pwrite(fd, &seen.seen_unix_ms, sizeof(seen.seen_unix_ms), (off_t)time) > 0) {
-        (void)pwrite(fd, seen.seen_ending, sizeof(seen.seen_ending), (off_t)text);
+        (void)!pwrite(fd, seen.seen_ending, sizeof(seen.seen_ending), (off_t)text);
     }
 }
 
