@@ -363,6 +363,7 @@ docs/clusters.md|\$ docker run .*|recipes Docker
 docs/clusters.md|\$ (gpushim cdi|podman run) .*|cdi with podman
 docs/clusters.md|\$ gpushim serve.*|serve metrics of a pod
 docs/gpushim.1|\$ gpushim .*|readme goals
+docs/gpushim.1|\$ pytest --gpushim|pytest restart
 END
   cat >words.py <<'PYTHON'
 import re, sys
