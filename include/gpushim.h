@@ -321,8 +321,8 @@ static inline gpushim_result gpushim_stretch_get(struct gpushim_stretch *stretch
     GPUSHIM_CALL_(stretch_get, (stretch, out));
 }
 
-/* Ends a stretch, which is then no more. One left open costs what it costs until the
- * process ends. Errors: INVALID; INACTIVE  not ended: called within another call */
+/* Ends and frees a stretch. One that is never ended keeps its cost until the process
+ * ends. Errors: INVALID; INACTIVE  not ended: called within another call */
 static inline gpushim_result gpushim_stretch_end(struct gpushim_stretch *stretch)
 {
     GPUSHIM_CALL_(stretch_end, (stretch));

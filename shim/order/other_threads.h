@@ -13,9 +13,9 @@
  * points. */
 bool gs_alone(void);
 
-/* Waits until no thread of the driver's runs, at most 0.2 s. After a failed cuInit, whose
- * caller may unload the driver at once (NVIDIA's runtimes do): driver 555 leaves a thread
- * behind that is then to be in its last wait, outside of the driver's code. */
+/* Waits until each of the driver's threads sleeps, at most 0.2 s. For a failed cuInit:
+ * its caller may unload the driver at once (NVIDIA's runtimes do), while a thread that
+ * driver 555 leaves behind still executes the driver's code. */
 void gs_await_driver_threads(void);
 
 /* In a forked child: drops the cached result. */

@@ -101,7 +101,7 @@ static void read_both(char *const paths[2], enum gs_report_of of,
     }
 }
 
-/* Reads what the options and words of diff say. */
+/* Reads the options and file names of diff. */
 static void read_diff(const struct gs_arguments *arguments, struct gs_diff_limits *limits)
 {
     char *const *paths = arguments->command;

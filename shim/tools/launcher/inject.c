@@ -544,9 +544,9 @@ static bool has_ended(pid_t pid)
     return ended;
 }
 
-/* Whether the process may be about to load its C library, or has executed another program
- * since: what is mapped there changes. In, out: *maps, *changed_ns  what was mapped, and
- * since when */
+/* Returns true if the process may still load its C library, or has executed another
+ * program meanwhile, so that another try may succeed.
+ * In, out: *maps, *changed_ns  the number of its mappings, and when it last changed */
 static bool is_starting(const struct request *request, size_t *maps, uint64_t *changed_ns)
 {
     const struct gs_target *target = &request->target;
