@@ -71,14 +71,14 @@ static int is_initialized(uintptr_t interpreter, uintptr_t object)
     return answer;
 }
 
-static bool visit_slot(const char *name, void **slot, bool is_data, void *data)
+static bool visit_slot(const struct gs_elf_slot *slot, void *data)
 {
     void ***found = data;
 
-    if (is_data || strcmp(name, ASKED) != 0) {
+    if (slot->is_data || strcmp(slot->name, ASKED) != 0) {
         return false;
     }
-    *found = slot;
+    *found = slot->at;
     return true;
 }
 

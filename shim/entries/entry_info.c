@@ -114,7 +114,7 @@ static int find_device(const struct gs_state *state, const void *function, void 
     unsigned char wanted[16];
     CUuuid uuid;
     uuid_fn *name = gs_elf_module_of(function, &library) == GS_OK
-                        ? (uuid_fn *)gs_elf_symbol(&library, "nvmlDeviceGetUUID")
+                        ? (uuid_fn *)gs_elf_callable(&library, "nvmlDeviceGetUUID")
                         : NULL;
     if (!ask || !name || name(handle, text, sizeof(text)) != GS_NVML_SUCCESS ||
         !read_uuid(text, wanted)) {

@@ -24,6 +24,7 @@
 #include "gs_uncancelled.h"
 #include "shim/coverage.h"
 #include "shim/life/unseen.h"
+#include "shim/link/deep_modules.h"
 #include "shim/link/linker.h"
 #include "shim/report/finish.h"
 #include "shim/report/trace_stacks.h"
@@ -132,6 +133,7 @@ __attribute__((constructor)) static void register_handlers(void)
 {
     gs_stderr_remember();
     gs_unseen_begin();
+    gs_deep_modules_start();
     gs_start_folder_remember(environ);
     for (int i = 0; i < HANDLERS; i++) {
         register_exit(at_exit);

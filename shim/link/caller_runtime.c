@@ -32,7 +32,7 @@ static const char *const call_names[GS_RUNTIME_COUNT] = {
 /* Whether the module is a runtime: it defines a function that no tool replaces. */
 static bool is_runtime(const struct gs_module_ref *module)
 {
-    return gs_elf_symbol(module, "cudaGetDeviceCount") != NULL;
+    return gs_elf_callable(module, "cudaGetDeviceCount") != NULL;
 }
 
 /* The next definition in a library after the shim that replaces this call too, and is not
@@ -53,11 +53,11 @@ static void *own_runtime(const struct gs_module_ref *caller, const char *name)
 {
     struct gs_module_ref runtime;
     if (is_runtime(caller)) {
-        return gs_elf_symbol(caller, name);
+        return gs_elf_callable(caller, name);
     }
     const char *soname = gs_elf_needed(caller, "libcudart.so");
     if (soname && gs_elf_module_named(soname, false, &runtime) == GS_OK) {
-        return gs_elf_symbol(&runtime, name);
+        return gs_elf_callable(&runtime, name);
     }
     return NULL;
 }
@@ -80,7 +80,7 @@ static int visit_definition(struct dl_phdr_info *info, size_t size, void *data)
         (search->needed && !(soname && gs_elf_needed(search->caller, soname) != NULL))) {
         return 0;
     }
-    search->found = gs_elf_symbol(&module, search->name);
+    search->found = gs_elf_callable(&module, search->name);
     return search->found != NULL;
 }
 
@@ -108,7 +108,7 @@ static void *find_call(const struct gs_module_ref *caller, const char *name)
         found = gs_linker_next(name);
     }
     if (!found && gs_elf_module_named("libcudart.so", true, &runtime) == GS_OK) {
-        found = gs_elf_symbol(&runtime, name);
+        found = gs_elf_callable(&runtime, name);
     }
     return found ? found : any_definition(caller, name);
 }

@@ -1,10 +1,10 @@
 /*
- * deep_modules.c - finds modules that were opened with RTLD_DEEPBIND, and modules with
- * variables named as driver functions, and sets their slots.
+ * deep_modules.c - finds modules that were opened with RTLD_DEEPBIND, and references to
+ * variables named as functions that the shim exports, and sets their slots.
  *
- * Such a variable is a pointer that the module sets to what it looks up (slang-rhi,
- * CUEW). The module's own references to it lead to the shim's function, which the linker
- * finds first; a write to that would end the process.
+ * Such a variable is a pointer that a library sets to what it looks up (slang-rhi, CUEW).
+ * References to it lead to the shim's function, which the linker finds first; a write to
+ * that would end the process.
  *
  * The linker has bound the module's reference to __cxa_finalize, which every library with
  * ordinary start files has, to the C library's, although the shim exports it first.
@@ -23,6 +23,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <sched.h>
+#include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 
@@ -42,11 +43,11 @@ struct slot {
     uintptr_t module; /* its first address */
     void **at;
     void *now, *value;
-    int name;     /* a row of gs_hook_at, or NAME_... */
-    void *own;    /* the module's own variable of the name; NULL: none */
-    bool unbound; /* it leads to the linker, by the module's own stub */
-    bool is_data; /* a variable, which the program may have set */
-    bool fixed;   /* the linker has made its page read-only */
+    int name;       /* a row of gs_hook_at, or NAME_... */
+    void *variable; /* that the slot is a reference to; NULL: a function */
+    bool unbound;   /* it leads to the linker, by the module's own stub */
+    bool is_data;   /* a variable, which the program may have set */
+    bool fixed;     /* the linker has made its page read-only */
 };
 
 #define SLOTS_MOST 128
@@ -56,8 +57,9 @@ struct check {
     uint64_t loads, unloads; /* the linker's counts, in which the check is valid */
     bool valid;              /* the counts are still these */
     void *finalize;          /* the C library's */
-    size_t passed;           /* slots of earlier rounds */
-    size_t wanted;           /* slots of this round */
+    struct gs_module_ref own;
+    size_t passed; /* slots of earlier rounds */
+    size_t wanted; /* slots of this round */
     size_t count;
     struct slot slots[SLOTS_MOST];
 };
@@ -101,20 +103,32 @@ static bool is_wanted(const struct deep_module *deep, const char *name, struct s
            (deep->passes_on || !(slot->unbound && gs_elf_symbol(&deep->module, name)));
 }
 
-static bool visit_slot(const char *name, void **at, bool is_data, void *data)
+static struct slot read_slot(const struct deep_module *deep,
+                             const struct gs_elf_slot *slot)
 {
-    const struct deep_module *deep = data;
+    uintptr_t place = (uintptr_t)slot->at;
+    return (struct slot){.module = deep->module.begin,
+                         .at = slot->at,
+                         .now = __atomic_load_n(slot->at, __ATOMIC_ACQUIRE),
+                         .is_data = slot->is_data,
+                         .fixed = place >= deep->fixed_begin && place < deep->fixed_end};
+}
+
+/* Returns true if there is no room for more in this round. */
+static bool keep_slot(const struct slot *slot)
+{
     struct check *check = &check_now;
-    uintptr_t place = (uintptr_t)at;
-    struct slot slot = {.module = deep->module.begin,
-                        .at = at,
-                        .now = __atomic_load_n(at, __ATOMIC_ACQUIRE),
-                        .is_data = is_data,
-                        .fixed = place >= deep->fixed_begin && place < deep->fixed_end};
-    if (is_wanted(deep, name, &slot) && ++check->wanted > check->passed) {
-        check->slots[check->count++] = slot;
+    if (++check->wanted > check->passed) {
+        check->slots[check->count++] = *slot;
     }
     return check->count == SLOTS_MOST;
+}
+
+static bool visit_slot(const struct gs_elf_slot *at, void *data)
+{
+    const struct deep_module *deep = data;
+    struct slot slot = read_slot(deep, at);
+    return is_wanted(deep, at->name, &slot) && keep_slot(&slot);
 }
 
 /* The module's own variable of the name; NULL: none. */
@@ -125,37 +139,31 @@ static void *variable_of(const struct gs_module_ref *module, const char *name)
     return (void *)begin;
 }
 
-/* Returns true if the module has variables in place of driver functions. */
-static bool has_variables(const struct gs_module_ref *module)
+/* The variable to which the linker would have bound the module's reference without the
+ * shim; NULL: the name is that of a function. */
+static void *native_variable(const struct deep_module *deep,
+                             const struct gs_elf_slot *slot)
 {
-    static const char *const names[] = {"cuInit", "cuMemAlloc_v2", "cudaMalloc"};
-    for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {
-        if (variable_of(module, names[i])) {
-            return true;
-        }
+    void *own = variable_of(&deep->module, slot->name);
+    if (own || !slot->leads_to_data) {
+        return own;
     }
-    return false;
+    void *found = gs_elf_symbol_after(&check_now.own, slot->name);
+    return found ? found : gs_elf_symbol_after(&deep->module, slot->name);
 }
 
-/* The slot of a module's own variable, if it holds the address of the shim's export. */
-static bool visit_variable(const char *name, void **at, bool is_data, void *data)
+/* A slot that leads to a function of the shim's, in place of a variable. */
+static bool visit_variable(const struct gs_elf_slot *at, void *data)
 {
     const struct deep_module *deep = data;
-    struct check *check = &check_now;
-    uintptr_t place = (uintptr_t)at;
-    struct gs_module_ref own;
-    struct slot slot = {.module = deep->module.begin,
-                        .at = at,
-                        .now = __atomic_load_n(at, __ATOMIC_ACQUIRE),
-                        .is_data = is_data,
-                        .fixed = place >= deep->fixed_begin && place < deep->fixed_end};
-    if (name[0] == 'c' && name[1] == 'u' && slot.now && gs_linker_own_module(&own) &&
-        slot.now == gs_elf_symbol(&own, name) &&
-        (slot.own = variable_of(&deep->module, name)) &&
-        ++check->wanted > check->passed) {
-        check->slots[check->count++] = slot;
+    const struct gs_module_ref *own = &check_now.own;
+    uintptr_t now = (uintptr_t)__atomic_load_n(at->at, __ATOMIC_ACQUIRE);
+    if (now < own->begin || now >= own->end) {
+        return false;
     }
-    return check->count == SLOTS_MOST;
+    struct slot slot = read_slot(deep, at);
+    slot.variable = native_variable(deep, at);
+    return slot.variable && slot.now == gs_elf_symbol(own, at->name) && keep_slot(&slot);
 }
 
 static bool visit(const struct dl_phdr_info *info, bool all, void *data)
@@ -168,21 +176,22 @@ static bool visit(const struct dl_phdr_info *info, bool all, void *data)
     }
     struct deep_module deep = {.module = gs_elf_module_in(info)};
     const bool late = __atomic_load_n(&every, __ATOMIC_ACQUIRE);
-    if (deep.module.dynamic && has_variables(&deep.module)) {
-        find_fixed(info, &deep);
-        return gs_elf_visit_slots(&deep.module, visit_variable, &deep);
+    if (!deep.module.dynamic || gs_linker_is_own(&deep.module)) {
+        return false;
+    }
+    find_fixed(info, &deep);
+    if (gs_elf_visit_slots(&deep.module, visit_variable, &deep)) {
+        return true;
     }
     if (check->variables_alone) {
         return false;
     }
     deep.passes_on = gs_real_owns((const void *)deep.module.begin);
-    if (!deep.module.dynamic || gs_linker_is_own(&deep.module) ||
-        gs_elf_symbol(&deep.module, "dlsym") || /* a tool, or the C library */
+    if (gs_elf_symbol(&deep.module, "dlsym") || /* a tool, or the C library */
         (!late && (deep.passes_on ||
                    gs_elf_bound_to(&deep.module, "__cxa_finalize") != check->finalize))) {
         return false;
     }
-    find_fixed(info, &deep);
     return gs_elf_visit_slots(&deep.module, visit_slot, &deep);
 }
 
@@ -193,8 +202,8 @@ static bool visit(const struct dl_phdr_info *info, bool all, void *data)
 static void *value_of(const struct slot *slot)
 {
     struct gs_module_ref own;
-    if (slot->own) {
-        return slot->own;
+    if (slot->variable) {
+        return slot->variable;
     }
     if (slot->name < 0) {
         bool plain = slot->name == NAME_DLSYM;
@@ -318,6 +327,7 @@ void gs_deep_modules_check(bool is_off)
     /* If the shim itself came late, it is in nobody's scope. */
     bool done = !__atomic_load_n(&every, __ATOMIC_ACQUIRE) &&
                 (!check->finalize || !gs_linker_is_preloaded());
+    done = done || !gs_linker_own_module(&check->own);
     for (int i = 0; i < TRIES && !done; i++) {
         done = wait_for_loads(check) && check_new(check);
         now = check->loads;
@@ -329,6 +339,57 @@ void gs_deep_modules_check(bool is_off)
     errno = saved_errno;
 }
 
+/* The next check is one of all modules. */
+static void forget(void)
+{
+    while (__atomic_exchange_n(&busy, true, __ATOMIC_ACQ_REL)) {
+        sched_yield(); /* a check is short */
+    }
+    seen = (struct gs_loaded){0};
+    __atomic_store_n(&loaded, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&busy, false, __ATOMIC_RELEASE);
+}
+
+/* Returns true if another tool stands in front, which may not be ready for calls. */
+static bool has_tool_in_front(void)
+{
+    struct gs_module_ref own, definer;
+    return !gs_linker_own_module(&own) ||
+           !gs_elf_first_symbol("dl_iterate_phdr", &definer) ||
+           gs_elf_stands_before(&definer, &own);
+}
+
+/* A copy of the code of a function of the shim's, in place of a variable's value. */
+static void visit_copy(const char *name, void *at, size_t bytes, void *data)
+{
+    const struct gs_module_ref *own = data;
+    const void *code = gs_elf_symbol(own, name);
+    uintptr_t begin, end;
+    gs_elf_function(own, name, &begin, &end);
+    bytes = bytes < end - begin ? bytes : end - begin;
+    const void *value = code ? gs_elf_symbol_after(own, name) : NULL;
+    if (value && memcmp(at, code, bytes) == 0) {
+        memcpy(at, value, bytes);
+    }
+}
+
+static void set_copies(void)
+{
+    struct gs_module_ref own, program;
+    if (gs_linker_own_module(&own) && gs_elf_program(&program) == GS_OK) {
+        gs_elf_visit_copies(&program, visit_copy, &own);
+    }
+}
+
+void gs_deep_modules_start(void)
+{
+    if (!has_tool_in_front()) {
+        set_copies();
+        gs_deep_modules_check(true);
+        forget();
+    }
+}
+
 void gs_deep_modules_leave(void)
 {
     __atomic_store_n(&every, false, __ATOMIC_RELEASE);
@@ -337,12 +398,7 @@ void gs_deep_modules_leave(void)
 bool gs_deep_modules_take(void)
 {
     __atomic_store_n(&every, true, __ATOMIC_RELEASE);
-    while (__atomic_exchange_n(&busy, true, __ATOMIC_ACQ_REL)) {
-        sched_yield(); /* a check is short */
-    }
-    seen = (struct gs_loaded){0};
-    __atomic_store_n(&loaded, 0, __ATOMIC_RELEASE);
-    __atomic_store_n(&busy, false, __ATOMIC_RELEASE);
+    forget();
     gs_deep_modules_check(false);
     return __atomic_load_n(&loaded, __ATOMIC_ACQUIRE) == gs_elf_load_count();
 }

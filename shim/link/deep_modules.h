@@ -15,9 +15,12 @@
 #include "gs_base.h"
 
 /* Checks the modules that were loaded since the last check. Also sets the slots of
- * modules that have variables named as driver functions to these, and nothing else if
+ * references to variables named as functions of the shim's, and nothing else if
  * the shim is off. Called from within dlsym: allocates nothing. Preserves errno. */
 void gs_deep_modules_check(bool is_off);
+
+/* Called by the constructor: sets the slots of variables before the program runs. */
+void gs_deep_modules_start(void);
 
 /*
  * In a process that the shim was loaded into later: checks all modules, now and whenever

@@ -26,8 +26,8 @@ static void hash_names(void)
 static bool defines_any(const struct gs_module_ref *module)
 {
     for (size_t i = 0; i < gs_hook_count(); i++) {
-        if (gs_elf_callable(module, gs_hook_at(i).symbol,
-                            __atomic_load_n(&hashes[i], __ATOMIC_RELAXED))) {
+        if (gs_elf_callable_hashed(module, gs_hook_at(i).symbol,
+                                   __atomic_load_n(&hashes[i], __ATOMIC_RELAXED))) {
             return true;
         }
     }
@@ -66,7 +66,7 @@ static bool is_in_scope(const struct gs_module_ref *module)
     int tries = 0;
     for (size_t i = 0; i < gs_hook_count() && tries < TRIES; i++) {
         const char *symbol = gs_hook_at(i).symbol;
-        if (!gs_elf_callable(module, symbol, hashes[i])) {
+        if (!gs_elf_callable_hashed(module, symbol, hashes[i])) {
             continue;
         }
         void *next = gs_linker_next(symbol);
@@ -100,7 +100,7 @@ void *gs_definers_next(const struct gs_definers *definers, const char *name,
 {
     for (size_t i = 0; i < definers->count; i++) {
         void *found = definers->in_scope[i]
-                          ? gs_elf_callable(&definers->modules[i], name, hash)
+                          ? gs_elf_callable_hashed(&definers->modules[i], name, hash)
                           : NULL;
         if (found) {
             return found;

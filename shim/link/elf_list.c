@@ -138,7 +138,7 @@ void *gs_elf_next_symbol(const char *name, struct gs_module_ref *definer)
     for (map = map ? map->l_next : NULL; map; map = map->l_next) {
         struct gs_module_ref module = {.base = map->l_addr, .dynamic = map->l_ld};
         const char *soname = gs_elf_soname(&module);
-        if (!found && (found = gs_elf_symbol(&module, name)) != NULL) {
+        if (!found && (found = gs_elf_callable(&module, name)) != NULL) {
             *definer = module;
         }
         if (soname && gs_elf_same_name(soname, "libc.so.6")) {

@@ -68,19 +68,32 @@ void *gs_elf_symbol(const struct gs_module_ref *module, const char *name);
 
 /* The same, but no variable of the name: libraries have pointers named as the driver's
  * functions. `hash` is the name's: the caller may look for it in many modules. */
-void *gs_elf_callable(const struct gs_module_ref *module, const char *name,
-                      uint32_t hash);
+void *gs_elf_callable(const struct gs_module_ref *module, const char *name);
+void *gs_elf_callable_hashed(const struct gs_module_ref *module, const char *name,
+                             uint32_t hash);
 uint32_t gs_elf_hash(const char *name);
 
 /* The program itself. Makes no calls. Errors: GS_ERR_NOT_FOUND */
 enum gs_status gs_elf_program(struct gs_module_ref *out) GS_MUST_USE;
 
-/* Visits the slots through which the module reaches symbols of other modules, until a
- * visit returns true. Returns whether one did. `is_data`: a variable that the linker has
- * set to the symbol's address. */
-typedef bool gs_elf_slot_visit(const char *name, void **slot, bool is_data, void *data);
+/* A slot through which a module reaches a symbol of another module, or of its own. */
+struct gs_elf_slot {
+    const char *name; /* of the symbol */
+    void **at;
+    bool is_data;       /* a variable that the linker has set to the symbol's address */
+    bool leads_to_data; /* the module takes the symbol for a variable */
+};
+
+/* Visits the module's slots until a visit returns true. Returns whether one did. */
+typedef bool gs_elf_slot_visit(const struct gs_elf_slot *slot, void *data);
 bool gs_elf_visit_slots(const struct gs_module_ref *module, gs_elf_slot_visit *visit,
                         void *data);
+
+/* Visits the program's own copies of variables that libraries define: the linker sets
+ * each to the first definition of its name that follows. */
+typedef void gs_elf_copy_visit(const char *name, void *at, size_t bytes, void *data);
+void gs_elf_visit_copies(const struct gs_module_ref *module, gs_elf_copy_visit *visit,
+                         void *data);
 
 /* The definition to which the linker has bound the module's import of this function: the
  * first one in the module's scope. NULL: the module has no such import, or binds it at

@@ -9,10 +9,12 @@
 #define RELOCATED_GLOBAL R_X86_64_GLOB_DAT
 #define RELOCATED_CALL   R_X86_64_JUMP_SLOT
 #define RELOCATED_DATA   R_X86_64_64
+#define RELOCATED_COPY   R_X86_64_COPY
 #elif defined(__aarch64__)
 #define RELOCATED_GLOBAL R_AARCH64_GLOB_DAT
 #define RELOCATED_CALL   R_AARCH64_JUMP_SLOT
 #define RELOCATED_DATA   R_AARCH64_ABS64
+#define RELOCATED_COPY   R_AARCH64_COPY
 #endif
 
 /* One table of relocations: its slots that hold the address of a symbol. Returns whether
@@ -24,9 +26,14 @@ static bool visit_rows(const struct gs_module_ref *module,
     for (size_t i = 0; rows && i < count; i++) {
         uint64_t type = ELF64_R_TYPE(rows[i].r_info);
         bool is_data = type == RELOCATED_DATA && rows[i].r_addend == 0;
+        const ElfW(Sym) *symbol = &view->symbols[ELF64_R_SYM(rows[i].r_info)];
+        struct gs_elf_slot slot = {.name = view->strings + symbol->st_name,
+                                   .at = (void **)(module->base + rows[i].r_offset),
+                                   .is_data = is_data,
+                                   .leads_to_data =
+                                       (symbol->st_info & 0xf) == STT_OBJECT};
         if ((type == RELOCATED_GLOBAL || type == RELOCATED_CALL || is_data) &&
-            visit(view->strings + view->symbols[ELF64_R_SYM(rows[i].r_info)].st_name,
-                  (void **)(module->base + rows[i].r_offset), is_data, data)) {
+            visit(&slot, data)) {
             return true;
         }
     }
@@ -73,18 +80,35 @@ bool gs_elf_visit_slots(const struct gs_module_ref *module, gs_elf_slot_visit *v
            visit_rows(module, &view, all.calls, all.call_count, visit, data);
 }
 
+void gs_elf_visit_copies(const struct gs_module_ref *module, gs_elf_copy_visit *visit,
+                         void *data)
+{
+    struct gs_elf_dynamic view;
+    if (!gs_elf_view_dynamic(module, &view)) {
+        return;
+    }
+    struct relocations all = relocations_of(module);
+    for (size_t i = 0; all.rows && i < all.count; i++) {
+        const ElfW(Sym) *symbol = &view.symbols[ELF64_R_SYM(all.rows[i].r_info)];
+        if (ELF64_R_TYPE(all.rows[i].r_info) == RELOCATED_COPY) {
+            visit(view.strings + symbol->st_name,
+                  (void *)(module->base + all.rows[i].r_offset), symbol->st_size, data);
+        }
+    }
+}
+
 struct bound {
     const char *name;
     void *to;
 };
 
-static bool visit_bound(const char *name, void **slot, bool is_data, void *data)
+static bool visit_bound(const struct gs_elf_slot *slot, void *data)
 {
     struct bound *bound = data;
-    if (is_data || !gs_elf_same_name(name, bound->name)) {
+    if (slot->is_data || !gs_elf_same_name(slot->name, bound->name)) {
         return false;
     }
-    bound->to = *slot;
+    bound->to = *slot->at;
     return true;
 }
 

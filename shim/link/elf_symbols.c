@@ -229,9 +229,15 @@ void *gs_elf_symbol(const struct gs_module_ref *module, const char *name)
     return address;
 }
 
-void *gs_elf_callable(const struct gs_module_ref *module, const char *name, uint32_t hash)
+void *gs_elf_callable_hashed(const struct gs_module_ref *module, const char *name,
+                             uint32_t hash)
 {
     void *address;
     const ElfW(Sym) *symbol = look_up(module, name, hash, &address);
     return symbol && (symbol->st_info & 0xf) != STT_OBJECT ? address : NULL;
+}
+
+void *gs_elf_callable(const struct gs_module_ref *module, const char *name)
+{
+    return gs_elf_callable_hashed(module, name, gs_elf_hash(name));
 }

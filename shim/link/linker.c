@@ -105,7 +105,8 @@ gs_dlsym_fn *gs_linker_dlsym(void)
 static bool is_variable(const char *name, const void *found, struct gs_module_ref *module)
 {
     uintptr_t begin, end;
-    if (name[0] != 'c' || name[1] != 'u' || gs_elf_module_of(found, module) != GS_OK) {
+    if (!(gs_elf_begins_with(name, "cu") || gs_elf_begins_with(name, "nvml")) ||
+        gs_elf_module_of(found, module) != GS_OK) {
         return false;
     }
     gs_elf_variable(module, name, &begin, &end);

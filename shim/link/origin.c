@@ -11,7 +11,7 @@
 
 static bool defines(const struct gs_module_ref *module, const char *name)
 {
-    return gs_elf_callable(module, name, gs_elf_hash(name)) != NULL;
+    return gs_elf_callable(module, name) != NULL;
 }
 
 bool gs_real_is_driver(const struct gs_module_ref *module)

@@ -124,7 +124,7 @@ static void *resolve(const struct gs_origin *origin, const char *symbol)
     uint32_t hash = gs_elf_hash(symbol);
     void *found = origin->by_scope ? gs_definers_next(definers, symbol, hash) : NULL;
     if (!found && origin->module.dynamic) {
-        found = gs_elf_callable(&origin->module, symbol, hash);
+        found = gs_elf_callable_hashed(&origin->module, symbol, hash);
     }
     for (size_t i = 0; found && i < definers->count; i++) {
         if (lies_in(&definers->modules[i], found)) {
@@ -278,7 +278,7 @@ void gs_real_deeper(const void *found)
     for (size_t i = 0; i < gs_entry_count(); i++) {
         struct gs_entry entry = gs_entry_at(i);
         if (is_missing(*entry.slot)) {
-            set_entry(&entry, gs_elf_symbol(&module, entry.symbol));
+            set_entry(&entry, gs_elf_callable(&module, entry.symbol));
         }
     }
     chain_add(&module);
@@ -422,7 +422,7 @@ bool gs_real_exports(const char *symbol)
 {
     (void)gs_real();
     for (size_t i = 0; driver_state() != DRIVER_UNKNOWN && i < chain_count; i++) {
-        if (gs_elf_symbol(&chain[i], symbol)) {
+        if (gs_elf_callable(&chain[i], symbol)) {
             return true;
         }
     }

@@ -41,7 +41,7 @@ static bool depends_on_library(const void *caller, const char *name)
     }
     const char *soname = gs_elf_needed(&module, library);
     return soname && gs_elf_module_named(soname, false, &cuda) == GS_OK &&
-           gs_elf_symbol(&cuda, name) != NULL;
+           gs_elf_callable(&cuda, name) != NULL;
 }
 
 /* Returns true for the words of options_table.c that mean off. This runs while sanitizers
@@ -103,8 +103,7 @@ static void *answer(void *handle, const char *name, void *found)
 static bool is_next(const char *name, const void *caller)
 {
     struct gs_module_ref asking;
-    if (gs_elf_module_of(caller, &asking) != GS_OK ||
-        !gs_elf_callable(&asking, name, gs_elf_hash(name))) {
+    if (gs_elf_module_of(caller, &asking) != GS_OK || !gs_elf_callable(&asking, name)) {
         return false;
     }
     uintptr_t next = (uintptr_t)gs_linker_next(name);
@@ -138,7 +137,7 @@ static bool serves_next(const char *name, const void *found, const void *caller,
 {
     struct gs_module_ref next, asking;
     if (gs_elf_module_of(caller, &asking) == GS_OK &&
-        gs_elf_symbol(&asking, "cudaGetDeviceCount")) {
+        gs_elf_callable(&asking, "cudaGetDeviceCount")) {
         return false; /* a runtime, which a library that hooks its calls has called */
     }
     void *definition = gs_linker_next(name);

@@ -48,8 +48,8 @@ static struct look_up look_up_of_table(void)
 static struct look_up look_up_of(const struct gs_module_ref *module)
 {
     return (struct look_up){
-        (__typeof__(cuGetProcAddress_v2) *)gs_elf_symbol(module, "cuGetProcAddress_v2"),
-        (__typeof__(cuGetProcAddress) *)gs_elf_symbol(module, "cuGetProcAddress")};
+        (__typeof__(cuGetProcAddress_v2) *)gs_elf_callable(module, "cuGetProcAddress_v2"),
+        (__typeof__(cuGetProcAddress) *)gs_elf_callable(module, "cuGetProcAddress")};
 }
 
 /* The driver's answer for a name and a version; NULL: none. */

@@ -138,6 +138,28 @@ for way in shared static linked proc; do
   add_case "attach under load $way" attach_threads_case "$way"
 done
 
+# A library sets variables named as the driver's functions to what it looks up: seen, like the calls by them.
+attach_variables_case() {
+  local sources_of=$sources/tests/apps/chain/wrangler.c
+
+  need gcc
+  gcc -o libwrangler.so "$sources_of" -shared -fPIC -O2 -ldl || fail 'gcc cannot build the library'
+  gcc -o libuser.so "$sources_of" -DUSER -shared -fPIC -O2 -L. -lwrangler -Wl,-rpath,"$PWD" || fail 'nor its user'
+  gcc -o linked "$sources_of" -DMAIN -L. -lwrangler -luser -Wl,-rpath,"$PWD" -ldl || fail 'nor the program'
+  gcc -o opened "$sources_of" -DMAIN -DOPENED -ldl || fail 'nor the program'
+  attach_start "./$1" steps
+  run_in attach -- "$build/gpushim" attach "$pid"
+  attach_step begin done
+  run_in dump -- "$build/gpushim" dump "$pid"
+  attach_step end ''
+  wait "$pid" || fail 'the program ended otherwise'
+  expect_equal 'what the program says' $'ready\n0\n0\ndone' "$(<program.out)"
+  expect_text dump.out 'live in 2 allocations'
+}
+for way in linked opened; do
+  add_case "attach to a library with variables, $way" attach_variables_case "$way"
+done
+
 # Two pairs of calls take as many instructions as before once it has detached, and are recorded meanwhile.
 attach_steps_case() {
   local before meanwhile after

@@ -417,20 +417,38 @@ done
 
 # ---- What is in a process besides ------------------------------------------------------
 
-# A module's own variables are what it writes to, not the library's functions of the same name.
-wrangler_case() {
-  local way=$1
-
+# build_wrangler: ./linked and ./opened, with a library of variables, and one that refers to them.
+build_wrangler() {
   compile libwrangler.so wrangler.c -shared -fPIC -O2
-  compile linked wrangler.c -DMAIN -L. -lwrangler -Wl,-rpath,"$PWD"
+  compile libuser.so wrangler.c -DUSER -shared -fPIC -O2 -L. -lwrangler -Wl,-rpath,"$PWD"
+  compile linked wrangler.c -DMAIN -L. -lwrangler -luser -Wl,-rpath,"$PWD"
   compile opened wrangler.c -DMAIN -DOPENED
-  same_with -- "./$way"
-  expect_text native.out '^0$'
-  expect_text shim.err 'leaked in 1 allocation'
+}
+
+# A library's variables are what it and others read and write, not the library's functions of the same name: from the
+# start, also those of NVML, also where another library has them.
+wrangler_case() {
+  build_wrangler
+  same_with -- "./$1"
+  expect_equal 'the results' $'0\n0' "$(<native.out)"
+  expect_text shim.err 'leaked in 2 allocations'
 }
 for way in linked opened; do
   add_case "chain variables named as the driver's functions, $way" wrangler_case "$way"
 done
+
+# The program's copy of such a variable begins with the variable's value. The linker says that sizes differ.
+wrangler_copies_case() {
+  build_wrangler
+  compile copies wrangler.c -DCOPIES -L. -lwrangler -Wl,-rpath,"$PWD"
+  readelf -rW copies | grep -q COPY || skip 'a compiler that makes copies of variables'
+  run_in native -- ./copies
+  expect_equal 'the results' $'0\n0' "$(<native.out)"
+  run_in shim LD_PRELOAD="$shim" -- ./copies
+  expect_same native shim
+  expect_text shim.err 'leaked in 2 allocations'
+}
+add_case "chain a program's copies of a library's variables" wrangler_copies_case
 
 # No walk goes on by frame information that libgcc ends the process for.
 frameless_case() {
