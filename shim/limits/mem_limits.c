@@ -252,13 +252,28 @@ void gs_limits_add_device(struct gs_state *state, int ordinal)
     __atomic_store_n(&device->met, 1, __ATOMIC_RELEASE);
 }
 
-static bool charge_alone(struct device *device, uint64_t bytes)
+/* The program's limit on the device. A program may allocate on a device in which it has
+ * no context yet (cuMemCreate, a pool of another device): its size is known without. */
+static uint64_t limit_on(const struct device *device, int ordinal)
+{
+    uint64_t share = __atomic_load_n(&mem_share, __ATOMIC_RELAXED);
+    size_t total_bytes;
+    if (__atomic_load_n(&device->met, __ATOMIC_ACQUIRE)) {
+        return __atomic_load_n(&device->limit_bytes, __ATOMIC_RELAXED);
+    }
+    return gs_real_now()->cuDeviceTotalMem_v2 &&
+                   gs_real_now()->cuDeviceTotalMem_v2(&total_bytes, ordinal) ==
+                       CUDA_SUCCESS
+               ? gs_share_bytes(share, total_bytes)
+               : UINT64_MAX;
+}
+
+static bool charge_alone(struct device *device, int ordinal, uint64_t bytes)
 {
     uint64_t charged = __atomic_load_n(&device->charged, __ATOMIC_RELAXED), sum;
-    uint64_t limit = __atomic_load_n(&device->limit_bytes, __ATOMIC_RELAXED);
-    bool met = __atomic_load_n(&device->met, __ATOMIC_ACQUIRE);
+    const uint64_t limit = limit_on(device, ordinal);
     do {
-        if (__builtin_add_overflow(charged, bytes, &sum) || (met && sum > limit)) {
+        if (__builtin_add_overflow(charged, bytes, &sum) || sum > limit) {
             return false;
         }
     } while (!__atomic_compare_exchange_n(&device->charged, &charged, sum, true,
@@ -289,7 +304,7 @@ bool gs_limits_charge(int ordinal, size_t bytes)
     return group >= 0
                ? gs_group_charge(group, charged_bytes(bytes),
                                  __atomic_load_n(&device->limit_bytes, __ATOMIC_RELAXED))
-               : charge_alone(device, charged_bytes(bytes));
+               : charge_alone(device, ordinal, charged_bytes(bytes));
 }
 
 /* Adds to the device's charge, or, modulo 2^64, takes from it. */
@@ -428,11 +443,10 @@ void gs_limits_nap(uint64_t ns)
 bool gs_limits_refused(int ordinal, size_t driver_free, size_t *left, size_t *limit)
 {
     const struct device *device = device_of(ordinal);
-    uint64_t most = __atomic_load_n(&device->limit_bytes, __ATOMIC_RELAXED);
+    uint64_t most = gs_limits_charging ? limit_on(device, ordinal) : UINT64_MAX;
     uint64_t charged = gs_limits_charged(ordinal);
     uint64_t room = most > charged ? most - charged : 0;
-    if (!gs_limits_charging || !__atomic_load_n(&device->met, __ATOMIC_ACQUIRE) ||
-        room >= driver_free) {
+    if (!gs_limits_charging || room >= driver_free) {
         return false;
     }
     *left = (size_t)room;
