@@ -10,6 +10,7 @@
 #include "shim/async/async_heaps.h"
 #include "shim/async/async_policy.h"
 #include "shim/checks/described.h"
+#include "shim/cuda/location.h"
 #include "shim/lifetimes/memory_pools.h"
 
 /* ---- pools of the program's ----------------------------------------------------- */
@@ -51,15 +52,17 @@ GS_EXPORT CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType 
 {
     CUmemLocation where;
     /* Before the driver has checked the call. */
-    bool device = type == CU_MEM_ALLOCATION_TYPE_PINNED &&
-                  gs_described(&where, location, sizeof(where), CUDA_ERROR_UNKNOWN) &&
-                  where.type == CU_MEM_LOCATION_TYPE_DEVICE;
-    if (device) {
-        end_if_pooled(where.id, ANOTHER_POOL);
+    int device = type == CU_MEM_ALLOCATION_TYPE_PINNED &&
+                         gs_described(&where, location, sizeof(where), CUDA_ERROR_UNKNOWN)
+                     ? gs_location_device(&where, -1)
+                     : -1;
+    if (device >= 0) {
+        end_if_pooled(device, ANOTHER_POOL);
     }
     CUresult result = gs_real()->cuMemSetMemPool(location, type, pool);
-    if (device) {
-        chosen(result, where.id, pool);
+    /* A part's pool is not that of the whole device. */
+    if (device >= 0 && (int)where.type == GS_LOCATION_DEVICE) {
+        chosen(result, device, pool);
     }
     return result;
 }

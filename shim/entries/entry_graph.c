@@ -15,6 +15,7 @@
  */
 #include "shim/checks/args.h"
 #include "shim/checks/described.h"
+#include "shim/cuda/location.h"
 #include "shim/heaps/retry.h"
 #include "shim/lifetimes/graph_memory.h"
 #include "shim/lifetimes/graph_nodes.h"
@@ -34,9 +35,8 @@ static void record_alloc(CUresult result, enum gs_api api, CUgraph graph,
         return;
     }
     struct gs_call request = gs_call_in(gs_context_current(state), GS_MEMORY_GRAPH, api);
-    if (location->type == CU_MEM_LOCATION_TYPE_DEVICE) {
-        request.device = location->id;
-    }
+    int device = gs_location_device(location, -1);
+    request.device = device >= 0 ? device : request.device;
     if (result == CUDA_SUCCESS) {
         gs_graph_record_alloc(state, &request, graph, addr, bytes);
     } else {

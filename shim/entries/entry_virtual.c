@@ -9,6 +9,7 @@
  * Owns:  nothing.   Lock: none.
  */
 #include "shim/checks/described.h"
+#include "shim/cuda/location.h"
 #include "shim/heaps/moving_pages.h"
 #include "shim/heaps/releasable.h"
 #include "shim/lifetimes/physical.h"
@@ -52,14 +53,14 @@ struct creation {
     unsigned long long flags;
 };
 
-/* The device of the memory by its properties (gs_described); -1: the host, or
- * unreadable. */
-static int device_in(const CUmemAllocationProp *prop, CUresult result)
+/* The device of the memory by its properties (gs_described), or the calling thread's, for
+ * a type of location that is not known; -1: the host, or unreadable. */
+static int device_in(const CUmemAllocationProp *prop, const struct gs_context *context,
+                     CUresult result)
 {
     CUmemLocation location;
-    return prop && gs_described(&location, &prop->location, sizeof(location), result) &&
-                   location.type == CU_MEM_LOCATION_TYPE_DEVICE
-               ? location.id
+    return prop && gs_described(&location, &prop->location, sizeof(location), result)
+               ? gs_location_device(&location, context ? context->device : 0)
                : -1;
 }
 
@@ -84,7 +85,7 @@ static CUresult refusal_code(const struct creation *call, CUresult refused)
 static bool retry_create(struct gs_state *state, const struct gs_context *context,
                          const struct creation *call)
 {
-    int device = device_in(call->prop, CUDA_ERROR_OUT_OF_MEMORY);
+    int device = device_in(call->prop, context, CUDA_ERROR_OUT_OF_MEMORY);
     return gs_retry(state, context, device, device >= 0 ? call->size : 0);
 }
 
@@ -96,14 +97,14 @@ static CUresult create(struct gs_state *state, const struct creation *call)
                                            ? gs_context_current(state)
                                            : gs_context_current_known(state);
     int charged = GS_UNLIKELY(gs_limits_charging) && call->handle
-                      ? device_in(call->prop, CUDA_ERROR_UNKNOWN)
+                      ? device_in(call->prop, context, CUDA_ERROR_UNKNOWN)
                       : -1;
     CUresult result = GS_SERVED_ELSE(
         retry_create(state, context, call), charged, call->size,
         gs_real()->cuMemCreate(call->handle, call->size, call->prop, call->flags),
         refusal_code(call, refused));
     /* Read after the call: the driver may refuse it without reading its prop. */
-    int device = device_in(call->prop, result);
+    int device = device_in(call->prop, context, result);
     bool on_device = device >= 0;
     struct gs_call made =
         call_of(context, on_device ? GS_MEMORY_PHYSICAL : GS_MEMORY_PHYSICAL_HOST,
@@ -185,9 +186,8 @@ static int device_of(CUmemGenericAllocationHandle handle)
     CUmemAllocationProp prop;
     return gs_real()->cuMemGetAllocationPropertiesFromHandle &&
                    gs_real()->cuMemGetAllocationPropertiesFromHandle(&prop, handle) ==
-                       CUDA_SUCCESS &&
-                   prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE
-               ? prop.location.id
+                       CUDA_SUCCESS
+               ? gs_location_device(&prop.location, -1)
                : -1;
 }
 

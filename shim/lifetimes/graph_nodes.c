@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#include "shim/cuda/location.h"
 #include "shim/lifetimes/graph_memory.h"
 
 void gs_graph_record_alloc(struct gs_state *state, const struct gs_call *request,
@@ -61,12 +62,10 @@ static struct gs_allocation record_of_node(const CUDA_MEM_ALLOC_NODE_PARAMS *par
     if (gs_graph_find_node(params->dptr, &alloc)) {
         return alloc;
     }
-    const CUmemLocation *location = &params->poolProps.location;
+    int device = gs_location_device(&params->poolProps.location, 0);
     return (struct gs_allocation){.addr = params->dptr,
                                   .bytes = params->bytesize,
-                                  .device = location->type == CU_MEM_LOCATION_TYPE_DEVICE
-                                                ? (int16_t)location->id
-                                                : 0,
+                                  .device = (int16_t)(device >= 0 ? device : 0),
                                   .api = GS_API_cuGraphAddMemAllocNode,
                                   .kind = GS_MEMORY_GRAPH};
 }

@@ -10,9 +10,10 @@
 
 #include "gs_hash.h"
 #include "gs_locks.h"
+#include "shim/cuda/location.h"
 
-/* Not in all headers (CUmemLocationType, CUmemAllocationType). */
-enum { LOCATION_DEVICE = 1, ALLOCATION_MANAGED = 2 };
+/* Not in all headers (CUmemAllocationType). */
+enum { ALLOCATION_MANAGED = 2 };
 
 struct row {
     UT_hash_handle hh; /* in rows, by its pool */
@@ -70,11 +71,14 @@ static void put(CUmemoryPool pool, struct gs_memory_location location)
 
 void gs_memory_pools_created(CUmemoryPool pool, const CUmemPoolProps *props)
 {
+    enum { UNKNOWN = -2 };
+    int device = gs_location_device(&props->location, UNKNOWN);
+
     if ((int)props->allocType == ALLOCATION_MANAGED) {
         put(pool, off_devices(GS_MEMORY_MANAGED));
-    } else if ((int)props->location.type == LOCATION_DEVICE) {
-        put(pool, on_device(props->location.id));
-    } else {
+    } else if (device >= 0) {
+        put(pool, on_device(device));
+    } else if (device != UNKNOWN) { /* else the device of the thread that allocates */
         put(pool, off_devices(GS_MEMORY_PINNED));
     }
 }

@@ -6,6 +6,8 @@
  *   virtual errors   releases what it has released, and prints the answers
  *   virtual shared   what it exports comes back to it; binds memory to a multicast object
  *                    where there are two devices
+ *   virtual domain   leaves memory of a locality domain of the second device, and of a
+ *                    pool there
  */
 #include <unistd.h>
 
@@ -183,6 +185,34 @@ static void multicast(bool keep)
 }
 #endif
 
+/* ---- a part of a device's memory ---- */
+
+/* The first two bytes of the location's number: the device, the domain. */
+static const CUmemLocation domain = {.type = (CUmemLocationType)6, .id = 0x7ead0001};
+
+APP_FRAME static void keep_part(void)
+{
+    CUmemAllocationProp part = prop;
+    CUmemGenericAllocationHandle handle;
+
+    part.location = domain;
+    APP_OK(CU(cuMemCreate)(&handle, 4194304, &part, 0)); /* DOMAIN: keep_part 4194304 1 */
+    printf("too much: %d\n", (int)CU(cuMemCreate)(&handle, 64 * APP_MIB, &part, 0));
+}
+
+#define FROM_POOL CU(cuMemAllocFromPoolAsync)
+
+APP_FRAME static void keep_pooled(void)
+{
+    CUmemPoolProps part = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                           .location = domain};
+    CUmemoryPool pool;
+    CUdeviceptr addr;
+
+    APP_OK(CU(cuMemPoolCreate)(&pool, &part));
+    APP_OK(FROM_POOL(&addr, 2097152, pool, NULL)); /* DOMAIN: keep_pooled 2097152 1 */
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "leaks";
@@ -196,6 +226,9 @@ int main(int argc, char **argv)
     } else if (strcmp(what, "shared") == 0) {
         import_own();
         multicast(false);
+    } else if (strcmp(what, "domain") == 0) {
+        keep_part();
+        keep_pooled();
     } else if (strcmp(what, "bound") == 0) {
         multicast(true);
     } else {

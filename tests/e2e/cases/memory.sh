@@ -136,6 +136,22 @@ bound_case() {
 }
 add_case "memory bound to a multicast object" bound_case
 
+# Memory of a locality domain (CUDA 13.4) is its device's, and is limited: it was taken for the host's.
+domain_case() {
+  export CUDASIM_DEVICES=2 CUDASIM_DRIVER_VERSION=13050
+  run_in shim LD_PRELOAD="$shim" GPUSHIM_MEM_LIMIT=32M -- "$apps/virtual_$1" domain
+  expect_status shim 0
+  expect_text shim.out '^too much: 2$'
+  expect_text shim.err 'cuMemCreate of 64.0 MiB on GPU 1 failed at GPUSHIM_MEM_LIMIT=32M,'
+  expect_places shim.err LEAK "$sources/tests/apps/virtual.c" DOMAIN
+  expect_count shim.err ', GPU 1, (.*, )?live at exit$' 2
+  expect_summary shim.err 0 6291456 2 2
+}
+
+for way in $(ways_of virtual); do
+  add_case "memory of a locality domain $way" domain_case "$way"
+done
+
 # ---- What is not ---------------------------------------------------------------------
 
 # clean_case PROGRAM [COUNT]: COUNT reports

@@ -7,8 +7,10 @@
 
 #include "context.h"
 #include "device.h"
+#include "config.h"
 #include "graph_memory.h"
 #include "graph_node.h"
+#include "location.h"
 #include "pool.h"
 
 CUresult sim_work_alloc(enum sim_api api, const void *params, struct sim_work **out)
@@ -19,12 +21,13 @@ CUresult sim_work_alloc(enum sim_api api, const void *params, struct sim_work **
 
     SIM_TRY(sim_enter_context(api, &context));
     if (!wanted || wanted->bytesize == 0 ||
-        wanted->poolProps.handleTypes != CU_MEM_HANDLE_TYPE_NONE ||
-        wanted->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-        !sim_device_get(wanted->poolProps.location.id))
+        wanted->poolProps.handleTypes != CU_MEM_HANDLE_TYPE_NONE)
         return CUDA_ERROR_INVALID_VALUE;
-    SIM_TRY(sim_graph_memory_new(wanted->poolProps.location.id, wanted->bytesize, context,
-                                 &memory));
+    const CUmemLocation location =
+        sim_location_of(&wanted->poolProps.location, sim_config()->driver_version);
+    if (location.type != CU_MEM_LOCATION_TYPE_DEVICE || !sim_device_get(location.id))
+        return CUDA_ERROR_INVALID_VALUE;
+    SIM_TRY(sim_graph_memory_new(location.id, wanted->bytesize, context, &memory));
     *out = sim_work_new(sim_graph_memory_op(api, memory, true), NULL);
     sim_graph_memory_unref(memory);
     return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;

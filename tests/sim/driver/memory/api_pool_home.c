@@ -38,10 +38,11 @@ static CUresult check_support(const struct sim_pool_home *home)
  *          CUDA_ERROR_INVALID_DEVICE
  *          CUDA_ERROR_NOT_SUPPORTED   the devices have no pools there
  */
-static CUresult find_home(const CUmemLocation *location, CUmemAllocationType type,
+static CUresult find_home(const CUmemLocation *named, CUmemAllocationType type,
                           struct sim_pool_home *out)
 {
     const int driver = sim_config()->driver_version;
+    const CUmemLocation at = sim_location_of(named, driver), *location = &at;
     bool managed = (int)type == SIM_ALLOCATION_MANAGED && driver >= SIM_HOST_SINCE;
 
     if (!managed && type != CU_MEM_ALLOCATION_TYPE_PINNED)

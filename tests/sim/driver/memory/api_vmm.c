@@ -5,8 +5,10 @@
  */
 #include <unistd.h>
 
+#include "config.h"
 #include "device.h"
 #include "latency.h"
+#include "location.h"
 #include "vmm.h"
 #include "vmm_range.h"
 
@@ -56,6 +58,14 @@ SIM_API(cuMemAddressFree, CUdeviceptr pointer, size_t bytes)
     return CUDA_SUCCESS;
 }
 
+static CUmemAllocationProp plain(const CUmemAllocationProp *prop)
+{
+    CUmemAllocationProp wanted = *prop;
+
+    wanted.location = sim_location_of(&prop->location, sim_config()->driver_version);
+    return wanted;
+}
+
 SIM_API(cuMemGetAllocationGranularity, size_t *granularity,
         const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option)
 {
@@ -64,7 +74,8 @@ SIM_API(cuMemGetAllocationGranularity, size_t *granularity,
         ((int)option != CU_MEM_ALLOC_GRANULARITY_MINIMUM &&
          (int)option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED))
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult res = sim_physical_check(prop);
+    const CUmemAllocationProp wanted = plain(prop);
+    CUresult res = sim_physical_check(&wanted);
     if (res == CUDA_SUCCESS)
         *granularity = SIM_UNIT_BYTES;
     return res;
@@ -76,9 +87,10 @@ SIM_API(cuMemCreate, CUmemGenericAllocationHandle *handle, size_t bytes,
     SIM_TRY(sim_enter(SIM_ID_cuMemCreate));
     if (!handle || !prop || bytes == 0 || bytes % SIM_UNIT_BYTES || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult res = sim_physical_check(prop);
+    const CUmemAllocationProp wanted = plain(prop);
+    CUresult res = sim_physical_check(&wanted);
     if (res == CUDA_SUCCESS)
-        res = sim_physical_create(bytes, prop, handle);
+        res = sim_physical_create(bytes, &wanted, handle);
     if (res == CUDA_SUCCESS)
         sim_latency_sized(SIM_ID_cuMemCreate, bytes);
     return res;
