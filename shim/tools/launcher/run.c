@@ -454,6 +454,11 @@ static void stay(const struct gs_command *command, const struct gs_arguments *ar
     const struct gs_watch_answer answer = hear_watcher(to_watcher, status);
     int error = error_status(&answer, arguments);
     if (error != 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+        if (answer.bad > 0 && answer.bad != child) {
+            gs_launcher_warn("the command ended with 0, and process %ld has leaks or "
+                             "errors: exit status %d",
+                             (long)answer.bad, error);
+        }
         exit(error);
     }
     end_as(status);

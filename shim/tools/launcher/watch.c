@@ -85,7 +85,7 @@ static void end_process(struct gs_watch_process *process)
     }
     process->pidfd = -1;
     watcher.pipe_ms = PIPE_FIRST_MS;
-    gs_watch_process_settle(process, true);
+    gs_watch_process_settle(&watcher.table, process, true);
 }
 
 static void find_ended(void)
@@ -148,7 +148,9 @@ static void end_reporter(pid_t pid, int status)
                 continue;
             }
             row->stage = GS_WATCH_DONE;
-            row->bad = WIFEXITED(status) && WEXITSTATUS(status) == GS_WATCH_BAD;
+            if (WIFEXITED(status) && WEXITSTATUS(status) == GS_WATCH_BAD) {
+                gs_watch_table_bad(&watcher.table, row->state.pid);
+            }
             if (WIFSIGNALED(status)) {
                 say_failed(row, strsignal(WTERMSIG(status)));
             }
@@ -229,7 +231,8 @@ static int write_summary(void)
 /* All that has ended with the command is reported. */
 static void end_command(void)
 {
-    struct gs_watch_answer answer = {.cuda = watcher.table.received};
+    const struct gs_watch_answer answer = {.bad = watcher.table.bad,
+                                           .cuda = watcher.table.received};
     if (watcher.config.summary) {
         pid_t child = fork();
         if (child == 0) {
@@ -238,10 +241,6 @@ static void end_command(void)
         while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR) {
         }
         watcher.config.summary = false;
-    }
-    for (struct gs_watch_row *row = watcher.table.processes[0].rows; row;
-         row = row->next) {
-        answer.bad |= row->bad;
     }
     if (watcher.config.parent >= 0) {
         (void)send(watcher.config.parent, &answer, sizeof(answer), MSG_NOSIGNAL);

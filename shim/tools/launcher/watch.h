@@ -13,7 +13,7 @@
 
 /* What the watcher says of the command when it has ended. */
 struct gs_watch_answer {
-    bool bad;  /* a report of the command's process has leaks or errors */
+    pid_t bad; /* the first process whose report has leaks or errors; 0: none */
     bool cuda; /* some process made a CUDA call */
 };
 

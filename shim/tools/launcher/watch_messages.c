@@ -86,7 +86,8 @@ static bool add_piece(struct gs_watch_state *state, int fd, uint64_t offset)
 }
 
 /* A new state of the process, the last one. */
-static struct gs_watch_row *add_state(struct gs_watch_process *process,
+static struct gs_watch_row *add_state(struct gs_watch_table *table,
+                                      struct gs_watch_process *process,
                                       const struct gs_watch_head *head,
                                       const struct ucred *from, const char *text)
 {
@@ -105,7 +106,7 @@ static struct gs_watch_row *add_state(struct gs_watch_process *process,
                                          .pid = from->pid,
                                          .user = from->uid,
                                          .group = from->gid};
-    gs_watch_process_settle(process, false); /* those of its images before */
+    gs_watch_process_settle(table, process, false); /* those of its images before */
     while (*end) {
         end = &(*end)->next;
     }
@@ -133,7 +134,7 @@ static bool take(struct gs_watch_table *table, const struct gs_watch_head *head,
     }
     struct gs_watch_row *row = process ? state_of(process, head->key) : NULL;
     if (process && !row && head->offset == 0) {
-        row = add_state(process, head, from, text);
+        row = add_state(table, process, head, from, text);
     }
     table->received = true;
     return row && add_piece(&row->state, fd, head->offset);

@@ -82,7 +82,13 @@ bool gs_watch_process_ended(const struct gs_watch_process *process)
     return gs_process_self() > 0 || (kill(process->pid, 0) != 0 && errno == ESRCH);
 }
 
-void gs_watch_process_settle(struct gs_watch_process *process, bool ended)
+void gs_watch_table_bad(struct gs_watch_table *table, pid_t pid)
+{
+    table->bad = table->bad ? table->bad : pid;
+}
+
+void gs_watch_process_settle(struct gs_watch_table *table,
+                             struct gs_watch_process *process, bool ended)
 {
     struct gs_state_process is;
     for (struct gs_watch_row *row = process->rows; row; row = row->next) {
@@ -92,14 +98,15 @@ void gs_watch_process_settle(struct gs_watch_process *process, bool ended)
         bool read = gs_watch_process_of(&row->state, &is);
         if (read && is.ending[0]) {
             row->stage = GS_WATCH_DONE;
-            row->bad = is.bad;
+            if (is.bad) {
+                gs_watch_table_bad(table, process->pid);
+            }
         } else if (ended) {
             row->stage = read ? GS_WATCH_DUE : GS_WATCH_DONE;
         }
     }
 }
 
-/* Without its memory the row still says whether it was bad. */
 static void forget_state(struct gs_watch_state *state)
 {
     for (size_t i = 0; i < state->count; i++) {
@@ -121,10 +128,6 @@ static void drop_rows(struct gs_watch_process *process)
             continue;
         }
         forget_state(&row->state);
-        if (process->is_main) { /* its exit status depends on them */
-            at = &row->next;
-            continue;
-        }
         *at = row->next;
         free(row);
     }

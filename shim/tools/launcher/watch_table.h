@@ -18,7 +18,6 @@ struct gs_watch_row {
     struct gs_watch_row *next; /* the process's next */
     enum gs_watch_stage stage;
     pid_t reporter;
-    bool bad;
 };
 
 struct gs_watch_process {
@@ -35,6 +34,7 @@ struct gs_watch_table {
     struct gs_watch_process *processes;
     size_t count, room;
     bool received; /* some process has sent a state: it made a CUDA call */
+    pid_t bad;     /* the first process whose report has leaks or errors; 0: none */
 };
 
 /* The process that has not ended; NULL: none. */
@@ -55,7 +55,11 @@ bool gs_watch_process_ended(const struct gs_watch_process *process);
 
 /* A state whose process, or image, has reported itself is done; any other one is due if
  * `ended`. */
-void gs_watch_process_settle(struct gs_watch_process *process, bool ended);
+void gs_watch_process_settle(struct gs_watch_table *table,
+                             struct gs_watch_process *process, bool ended);
+
+/* A report of the process has leaks or errors. */
+void gs_watch_table_bad(struct gs_watch_table *table, pid_t pid);
 
 /* Closes and frees what nothing needs any more: the memory of states that are done, and
  * processes that have ended without other ones. */

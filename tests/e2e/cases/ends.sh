@@ -110,12 +110,23 @@ ends_job_case() {
 }
 add_case "ends said of a job" ends_job_case
 
-# A child's end by the system call, an image that goes by it.
+# A child's end by the system call, an image that goes by it. A parent that drops a status drops no leak.
 ends_child_case() {
+  local said='^gpushim: the command ended with 0, and process [0-9]+ has leaks or errors: exit status 7$'
+
   launched shim -- --error-exitcode=7 "$apps/ends_shared" child
-  expect_status shim 0
+  expect_status shim 7
+  expect_count shim.err "$said" 1
   report_comes shim.err 2
   expect_planted shim.err "$sources/tests/apps/ends.c"
+  # shellcheck disable=SC2016  # the inner shell's
+  launched script -- --error-exitcode=7 sh -c '"$0" raw; "$0" normal & wait; true' "$apps/ends_shared"
+  expect_status script 7
+  expect_count script.err "$said" 1
+  # shellcheck disable=SC2016  # the inner shell's
+  launched own -- --error-exitcode=7 sh -c '"$0" raw; exit 5' "$apps/ends_shared"
+  expect_status own 5
+  expect_no_text own.err "$said"
 }
 add_case "ends of a child" ends_child_case
 
