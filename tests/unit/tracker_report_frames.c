@@ -447,6 +447,11 @@ Test(frames, frameworks_are_known_by_their_folders)
         PACKAGES "pluggy/_callers.py",
         PACKAGES "ipykernel/kernelapp.py",
         PACKAGES "starlette/routing.py",
+        PACKAGES "transformers/trainer.py",
+        PACKAGES "distributed/worker.py",
+        PACKAGES "celery/app/trace.py",
+        PACKAGES "joblib/parallel.py",
+        PACKAGES "gevent/_gevent_cgreenlet.cpython-311-x86_64-linux-gnu.so",
         "/opt/libtorch/lib/libc10_cuda.so"};
     static const char *const no[] = {"",
                                      "train.py",
