@@ -21,8 +21,11 @@ void gs_command_line(char out[GS_COMMAND_BYTES + 8])
         strcpy(out, "?");
         return;
     }
+    while (length > 1 && (unsigned char)out[length - 1] <= ' ') {
+        length--; /* the last word's NUL; a process that names itself pads its name */
+    }
     bool cut = length > GS_COMMAND_BYTES;
-    length = cut ? GS_COMMAND_BYTES : length - 1; /* without the last word's NUL */
+    length = cut ? GS_COMMAND_BYTES : length;
     for (size_t i = 0; i < length; i++) {
         if ((unsigned char)out[i] < ' ') {
             out[i] = ' ';

@@ -66,6 +66,14 @@ ends_said_case() {
   launched shim -- --watch=parent "$apps/ends_shared" "$1"
   expect_count shim.err "^==[0-9]+== gpushim [0-9.]+: .*/ends_shared $1 .*  $2\$" 1
 }
+# A process that gives itself a name pads it with blanks, up to the length of its command line.
+ends_title_case() {
+  # shellcheck disable=SC2016  # the inner shell's
+  launched shim -- --watch=parent bash -c 'exec -a "ray::Actor.step        " "$0"' "$apps/ends_shared"
+  expect_count shim.err '^==[0-9]+== gpushim [0-9.]+: ray::Actor[.]step   host ' 1
+}
+add_case "ends of a process that names itself" ends_title_case
+
 add_case "ends said raw" ends_said_case raw9 'exit_group 9'
 add_case "ends said abort" ends_said_case abort 'killed by SIGABRT'
 add_case "ends said kill" ends_said_case kill 'killed by SIGKILL'
