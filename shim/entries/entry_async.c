@@ -83,11 +83,13 @@ static struct node node_of(const struct gs_call *request)
     return node;
 }
 
-/* The device that the limits charge; -1, none, for host memory, managed memory, and nodes
- * of graphs. */
+/* The device that the limits charge; -1, none, for host memory, managed memory unless
+ * that is wished, and nodes of graphs. */
 static int charged_to(const struct gs_call *request, struct node node)
 {
-    return request->kind == GS_MEMORY_ASYNC && !node.captured ? request->device : -1;
+    bool counts = request->kind == GS_MEMORY_ASYNC ||
+                  (request->kind == GS_MEMORY_MANAGED && gs_limits_managed);
+    return counts && !node.captured ? request->device : -1;
 }
 
 /* Records the driver's answer. */

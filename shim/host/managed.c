@@ -151,6 +151,28 @@ static CUresult ask_driver(struct gs_state *state, const struct gs_context *cont
     return result;
 }
 
+/* A cached range, or one of the driver's. `wish`: what is recorded of it, if `keep`. */
+static CUresult serve(struct gs_state *state, const struct gs_context *context,
+                      struct gs_managed_range wish, bool keep, CUdeviceptr *out)
+{
+    struct gs_managed_range range;
+    size_t made;
+    if (keep && gs_ranges_take(ranges, &wish, is_ready, state, &range) == GS_OK) {
+        __atomic_add_fetch(&hits, 1, __ATOMIC_RELAXED);
+        memset((void *)(uintptr_t)range.addr, 0, range.bytes); /* no one uses it */
+        *out = range.addr;
+        return CUDA_SUCCESS;
+    }
+    CUresult result = ask_driver(state, context, out, wish.requested_bytes, wish.bytes,
+                                 wish.flags, keep, &made);
+    if (result == CUDA_SUCCESS && keep) {
+        wish.addr = *out;
+        wish.bytes = made;
+        record_range(&wish);
+    }
+    return result;
+}
+
 CUresult gs_managed_alloc(struct gs_state *state, CUdeviceptr *out, size_t bytes,
                           unsigned flags)
 {
@@ -158,30 +180,22 @@ CUresult gs_managed_alloc(struct gs_state *state, CUdeviceptr *out, size_t bytes
                                         GS_API_cuMemAllocManaged);
     const struct gs_context *context = request.context;
     bool keep = out && bytes > 0 && bytes < SIZE_MAX / 2 && may_keep(context, flags);
-    size_t rounded = keep && bytes <= KEPT_BYTES ? KEPT_BYTES : bytes;
-    struct gs_managed_range range;
-    CUresult result = CUDA_SUCCESS;
+    const struct gs_managed_range wish = {
+        .bytes = keep && bytes <= KEPT_BYTES ? KEPT_BYTES : bytes,
+        .requested_bytes = bytes,
+        .owner = owner_of(context),
+        .flags = flags};
     request.handed_out = keep;
     if (keep) {
         __atomic_add_fetch(&requests, 1, __ATOMIC_RELAXED);
     }
-    struct gs_managed_range wish = {.bytes = rounded,
-                                    .requested_bytes = bytes,
-                                    .owner = owner_of(context),
-                                    .flags = flags};
-    if (keep && gs_ranges_take(ranges, &wish, is_ready, state, &range) == GS_OK) {
-        __atomic_add_fetch(&hits, 1, __ATOMIC_RELAXED);
-        memset((void *)(uintptr_t)range.addr, 0, range.bytes); /* no one uses it */
-        *out = range.addr;
-    } else {
-        size_t made;
-        result = ask_driver(state, context, out, bytes, rounded, flags, keep, &made);
-        if (result == CUDA_SUCCESS && keep) {
-            wish.addr = *out;
-            wish.bytes = made;
-            record_range(&wish);
-        }
-    }
+    /* Without `out` the driver refuses. */
+    int charged = GS_UNLIKELY(gs_limits_managed) && out ? request.device : -1;
+    CUresult result =
+        charged < 0 ? serve(state, context, wish, keep, out)
+                    : GS_RETRIED(gs_retry(state, context, charged, bytes),
+                                 GS_CHARGED(charged, bytes,
+                                            serve(state, context, wish, keep, out)));
     if (result == CUDA_SUCCESS && out) {
         gs_tell_allocated(state, &request, *out, bytes);
     } else {

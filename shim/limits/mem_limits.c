@@ -48,6 +48,7 @@
 #define GROUP_NAP_NS ((uint64_t)50000000)
 
 bool gs_limits_charging; /* immutable after start */
+bool gs_limits_managed;  /* likewise */
 
 /* Shares of the options; atomic. */
 static uint64_t mem_share, pool_share, release_share, reserve_share;
@@ -102,6 +103,7 @@ void gs_limits_start(const struct gs_options *options)
     release_given = gs_options_given(gs_environment(), "GPUSHIM_POOL_RELEASE");
     gs_group_start(options->mem_group);
     gs_limits_charging = options->mem_limit != gs_share_percent(100) || gs_group_wanted();
+    gs_limits_managed = gs_limits_charging && options->mem_limit_managed;
 }
 
 void gs_limits_reset(void)
@@ -109,7 +111,7 @@ void gs_limits_reset(void)
     gs_charges_reset(&charges);
     memset(devices, 0, sizeof(devices));
     gs_group_reset();
-    gs_limits_charging = false;
+    gs_limits_charging = gs_limits_managed = false;
 }
 
 /* ---- the devices ------------------------------------------------------------------- */

@@ -12,6 +12,7 @@
 #include "shim/state/state.h"
 
 extern bool gs_limits_charging; /* written once, at start, before any call is served */
+extern bool gs_limits_managed;  /* likewise: managed memory is charged, too */
 
 /* Called at start: reads the options. */
 void gs_limits_start(const struct gs_options *options);

@@ -36,7 +36,8 @@ static bool is_charged(const struct gs_call *call)
 {
     return !call->charged && call->device >= 0 &&
            (call->kind == GS_MEMORY_DEVICE || call->kind == GS_MEMORY_ASYNC ||
-            call->kind == GS_MEMORY_ARRAY);
+            call->kind == GS_MEMORY_ARRAY ||
+            (call->kind == GS_MEMORY_MANAGED && gs_limits_managed));
 }
 
 uint32_t gs_tell_allocated(struct gs_state *state, const struct gs_call *call,

@@ -4,6 +4,7 @@
  *   device, async, pitch, physical   fill every device with memory of this kind, say how
  *               much went in and what the device says is free, empty it, fill it again
  *   mixed       kinds that share one device
+ *   managed     up to 200 MiB of managed memory, freed, twice
  *   info        what cuMemGetInfo answers, also to NULL
  *   churn       COUNT allocations of many sizes, at most half of the device at a time;
  *               says how many failed
@@ -140,6 +141,27 @@ static void mixed(void)
         give(&blocks[i], STEP);
     APP_OK(gpu_sync());
     say_free("empty");
+}
+
+static void managed(void)
+{
+    for (int round = 0; round < 2; round++) {
+        size_t count = 0;
+        int code = 0;
+
+        while (count < 100 &&
+               (code = (int)gpu_malloc_managed(&blocks[count].ptr, STEP)) == 0)
+            count++;
+        printf("limits: managed memory takes %zu MiB, then %d\n", count * STEP / APP_MIB,
+               code);
+        if (code == 2 && gpu_malloc_managed(&blocks[count].ptr, 4096) == 0)
+            printf("limits: and a page\n");
+        say_free("full");
+        for (size_t i = 0; i < count; i++)
+            APP_OK(gpu_free(blocks[i].ptr));
+        APP_OK(gpu_sync());
+        say_free("empty");
+    }
 }
 
 static void info(void)
@@ -337,6 +359,8 @@ int main(int argc, char **argv)
     app_gpu_use(0);
     if (strcmp(what, "mixed") == 0)
         mixed();
+    else if (strcmp(what, "managed") == 0)
+        managed();
     else if (strcmp(what, "info") == 0)
         info();
     else if (strcmp(what, "churn") == 0)

@@ -300,6 +300,24 @@ warm_short_case() {
 }
 add_case "limits warm beyond the device" warm_short_case
 
+# Managed memory is counted if that is wished, and freed memory is not: ranges of the driver, and cached ones.
+managed_limit_case() {
+  preloaded all GPUSHIM_MEM_LIMIT=64M -- "$apps/limits_$1" managed
+  expect_count all.out '^limits: managed memory takes 200 MiB, then 0$' 2
+  preloaded some GPUSHIM_MEM_LIMIT=64M GPUSHIM_MEM_LIMIT_MANAGED=on -- "$apps/limits_$1" managed
+  expect_count some.out '^limits: managed memory takes 64 MiB, then 2$' 2
+  expect_no_text some.out 'and a page'
+  expect_count some.out '^limits: full +0 of 64 MiB free$' 2
+  expect_count some.out '^limits: empty +64 of 64 MiB free$' 2
+  expect_text some.err 'cu.*Managed of 2.00 MiB on GPU 0 failed at GPUSHIM_MEM_LIMIT=64M,'
+  preloaded idle GPUSHIM_MEM_LIMIT_MANAGED=on -- "$apps/limits_$1" managed
+  expect_count idle.out '^limits: managed memory takes 200 MiB, then 0$' 2
+  expect_count idle.err '^gpushim: GPUSHIM_MEM_LIMIT_MANAGED=on: .*there is no GPUSHIM_MEM_LIMIT$' 1
+}
+for way in $(ways_of limits); do
+  add_case "limits over managed memory $way" managed_limit_case "$way"
+done
+
 bad_values_case() {
   preloaded shim GPUSHIM_POOL_LIMIT=101% GPUSHIM_MEM_LIMIT=lots GPUSHIM_POOL_RELEASE=-1 \
     GPUSHIM_POOL_TRIM=10h GPUSHIM_POOL_RESERVE=5%% -- "$apps/limits_linked" info
