@@ -24,6 +24,25 @@ struct gs_tracker *test_tracker(struct gs_stacks *stacks)
     return tracker;
 }
 
+uint64_t test_now_ns = 1000000000;
+
+static int slow_clock(clockid_t clock, struct timespec *now)
+{
+    (void)clock;
+    *now = (struct timespec){.tv_sec = (time_t)(test_now_ns / 1000000000),
+                             .tv_nsec = (long)(test_now_ns % 1000000000)};
+    return 0;
+}
+
+struct gs_tracker *test_slow_tracker(void)
+{
+    struct gs_tracker_config config = {.free_history = 64, .clock = slow_clock};
+    struct gs_tracker *tracker = NULL;
+
+    cr_assert_eq(gs_tracker_create(&config, &tracker), GS_OK);
+    return tracker;
+}
+
 struct gs_stacks *test_stacks(void)
 {
     struct gs_stacks_config config = {.unwinder = GS_UNWIND_OFF, .depth = 32};

@@ -21,6 +21,10 @@ enum {
 /* A tracker with a history of 4,096 addresses; fails the test where it cannot be had. */
 struct gs_tracker *test_tracker(struct gs_stacks *stacks);
 struct gs_stacks *test_stacks(void);
+/* One whose clock moves only when a test changes test_now_ns, from 1 s on; with a history
+ * of 64 addresses. */
+struct gs_tracker *test_slow_tracker(void);
+extern uint64_t test_now_ns;
 
 /* A device allocation made by thread 100 with API_MEM_ALLOC at time 1 s. */
 struct gs_allocation test_allocation(uint64_t addr, uint64_t bytes);

@@ -9,25 +9,6 @@
 
 #include "tracker_helpers.h"
 
-static uint64_t now_ns = 1000000000;
-
-static int slow_clock(clockid_t clock, struct timespec *now)
-{
-    (void)clock;
-    *now = (struct timespec){.tv_sec = (time_t)(now_ns / 1000000000),
-                             .tv_nsec = (long)(now_ns % 1000000000)};
-    return 0;
-}
-
-static struct gs_tracker *make(void)
-{
-    struct gs_tracker_config config = {.free_history = 64, .clock = slow_clock};
-    struct gs_tracker *tracker = NULL;
-
-    cr_assert_eq(gs_tracker_create(&config, &tracker), GS_OK);
-    return tracker;
-}
-
 static uint32_t add(struct gs_tracker *tracker, uint64_t addr, uint64_t bytes,
                     uint32_t stack, int device, bool indexed)
 {
@@ -81,7 +62,7 @@ static void expect_held(struct gs_tracker *tracker, unsigned row, uint32_t stack
 
 Test(peaks, without_memory_there_is_none)
 {
-    struct gs_tracker *tracker = make();
+    struct gs_tracker *tracker = test_slow_tracker();
 
     gather(tracker, 0);
     cr_expect_not(peaks[0].known);
@@ -93,7 +74,7 @@ Test(peaks, without_memory_there_is_none)
 
 Test(peaks, what_comes_after_it_was_not_there)
 {
-    struct gs_tracker *tracker = make();
+    struct gs_tracker *tracker = test_slow_tracker();
     uint32_t first = add(tracker, 0x1000, 100, 1, 0, true);
     uint32_t second = add(tracker, 0x2000, 50, 2, 0, true);
 
@@ -114,7 +95,7 @@ Test(peaks, what_comes_after_it_was_not_there)
 
 Test(peaks, devices_and_pinned_memory_have_their_own)
 {
-    struct gs_tracker *tracker = make();
+    struct gs_tracker *tracker = test_slow_tracker();
     struct gs_allocation pinned = {
         .addr = 0x9000, .bytes = 7, .stack = 9, .kind = GS_MEMORY_PINNED};
     uint32_t first = add(tracker, 0x1000, 100, 1, 0, true);
@@ -134,7 +115,7 @@ Test(peaks, devices_and_pinned_memory_have_their_own)
 
 Test(peaks, of_which_little_is_freed_are_left_out)
 {
-    struct gs_tracker *tracker = make();
+    struct gs_tracker *tracker = test_slow_tracker();
     uint32_t id = add(tracker, 0x1000, 9, 1, 0, true);
 
     (void)add(tracker, 0x2000, 91, 2, 0, true);
@@ -151,7 +132,7 @@ Test(peaks, of_which_little_is_freed_are_left_out)
 
 Test(peaks, a_free_that_did_not_happen_is_taken_back)
 {
-    struct gs_tracker *tracker = make();
+    struct gs_tracker *tracker = test_slow_tracker();
     struct gs_allocation was;
 
     (void)add(tracker, 0x1000, 100, 1, 0, false);
@@ -167,7 +148,7 @@ Test(peaks, a_free_that_did_not_happen_is_taken_back)
  * not take another one's. */
 Test(peaks, of_what_came_later_nothing_is_taken_back)
 {
-    struct gs_tracker *tracker = make();
+    struct gs_tracker *tracker = test_slow_tracker();
     struct gs_allocation was;
 
     (void)add(tracker, 0x1000, 100, 1, 0, false);
@@ -182,7 +163,7 @@ Test(peaks, of_what_came_later_nothing_is_taken_back)
 
 Test(peaks, what_dies_with_its_context_was_there)
 {
-    struct gs_tracker *tracker = make();
+    struct gs_tracker *tracker = test_slow_tracker();
 
     (void)add(tracker, 0x1000, 100, 1, 0, true);
     (void)add(tracker, 0x2000, 30, 2, 0, false);
@@ -201,7 +182,7 @@ Test(peaks, what_dies_with_its_context_was_there)
 Test(peaks, all_of_many_frees_are_kept)
 {
     enum { MANY = 30000, PLACES = 3000 };
-    struct gs_tracker *tracker = make();
+    struct gs_tracker *tracker = test_slow_tracker();
     uint32_t *ids = calloc(MANY, sizeof *ids);
 
     for (int wave = 0; wave < 3; wave++) { /* each is a new peak */
@@ -210,7 +191,7 @@ Test(peaks, all_of_many_frees_are_kept)
                          1 + i % PLACES + (uint32_t)wave, 0, true);
         for (uint32_t i = 0; i < MANY; i++)
             gs_tracker_remove(tracker, ids[i], NULL);
-        now_ns += 4000000;
+        test_now_ns += 4000000;
     }
     expect_held(tracker, 0, 1 + 2 + 7, (uint64_t)514 * MANY / PLACES, 0);
     expect_held(tracker, 0, 1, 0, 0);
@@ -226,7 +207,7 @@ Test(peaks, all_of_many_frees_are_kept)
  * say that they are about right. */
 Test(peaks, times_do_not_run_away)
 {
-    struct gs_tracker *tracker = make();
+    struct gs_tracker *tracker = test_slow_tracker();
     struct gs_allocation last;
     uint32_t held_id = add(tracker, 0x1000, 1, 1, 0, true);
 
@@ -248,7 +229,7 @@ Test(peaks, times_do_not_run_away)
 /* A device whose peaks are like that says nothing of another's. */
 Test(peaks, of_one_device_do_not_spoil_anothers)
 {
-    struct gs_tracker *tracker = make();
+    struct gs_tracker *tracker = test_slow_tracker();
     uint32_t held_id = add(tracker, 0x1000, 1, 1, 0, true), first;
 
     for (uint32_t i = 2; i < 1000; i++) {
@@ -289,7 +270,7 @@ static void against_model(uint64_t seed)
         uint64_t addr, bytes;
         bool indexed;
     } live[LIVE];
-    struct gs_tracker *tracker = make();
+    struct gs_tracker *tracker = test_slow_tracker();
     uint64_t now_held[PLACES] = {0}, at_peak[PLACES] = {0}, all = 0, most = 0, live_now;
     uint32_t count = 0;
 
@@ -298,7 +279,7 @@ static void against_model(uint64_t seed)
         uint32_t aim = 50 + (uint32_t)(step / 1000) * 100 + next_random(100);
 
         if (next_random(50) == 0)
-            now_ns += 4000000;
+            test_now_ns += 4000000;
         if (count < LIVE && (count == 0 || count < aim)) {
             uint32_t place = next_random(PLACES);
             live[count].place = place;
@@ -369,7 +350,7 @@ Test(peaks, are_read_while_threads_go_on)
     pthread_t threads[4];
     uint64_t live;
 
-    shared_tracker = make();
+    shared_tracker = test_slow_tracker();
     for (uintptr_t i = 0; i < 4; i++)
         cr_assert_eq(pthread_create(&threads[i], NULL, come_and_go, (void *)(i + 1)), 0);
     for (int i = 0; i < 100; i++) {

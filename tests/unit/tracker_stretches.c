@@ -14,25 +14,6 @@
 #define STRETCHES 5
 #define LIVE_MAX  64
 
-static uint64_t now_ns = 1000000000;
-
-static int slow_clock(clockid_t clock, struct timespec *now)
-{
-    (void)clock;
-    *now = (struct timespec){.tv_sec = (time_t)(now_ns / 1000000000),
-                             .tv_nsec = (long)(now_ns % 1000000000)};
-    return 0;
-}
-
-static struct gs_tracker *make(void)
-{
-    struct gs_tracker_config config = {.free_history = 64, .clock = slow_clock};
-    struct gs_tracker *tracker = NULL;
-
-    cr_assert_eq(gs_tracker_create(&config, &tracker), GS_OK);
-    return tracker;
-}
-
 static uint32_t add(struct gs_tracker *tracker, uint64_t bytes, int device)
 {
     static uint64_t addr;
@@ -57,7 +38,7 @@ static uint64_t process_peak(struct gs_tracker *tracker, int device)
  * one. */
 Test(stretches, has_a_peak_of_its_own)
 {
-    struct gs_tracker *tracker = make();
+    struct gs_tracker *tracker = test_slow_tracker();
     struct gs_stretch phase, inner;
     uint32_t kept = add(tracker, 5 << 20, 0), large = add(tracker, 50 << 20, 0);
 
@@ -159,12 +140,12 @@ static void compare(const struct world *world)
 
 Test(stretches, overlap_in_any_order)
 {
-    struct world world = {.tracker = make()};
+    struct world world = {.tracker = test_slow_tracker()};
 
     srand(7);
     for (unsigned step = 0; step < 40000; step++) {
         if (step % 1000 == 0)
-            now_ns += 4000000;
+            test_now_ns += 4000000;
         if (rand() % 50 == 0)
             turn(&world);
         else if (world.count == 0 || (world.count < LIVE_MAX && rand() % 2 == 0))
@@ -201,7 +182,7 @@ Test(stretches, count_what_other_threads_do)
     pthread_t threads[THREADS];
     struct gs_stretch stretch;
 
-    shared = make();
+    shared = test_slow_tracker();
     for (unsigned round = 0; round < 3; round++) {
         gs_tracker_stretch_begin(shared, &stretch);
         for (unsigned i = 0; i < THREADS; i++)
