@@ -1,5 +1,5 @@
 /*
- * scoped.c - the live allocations: all, or those of a scope.
+ * scoped.c - the live allocations: all, those of a scope, the one around an address.
  * Owns: nothing.   Lock: none.
  */
 #include <string.h>
@@ -8,35 +8,38 @@
 #include "tracker/tracker_internal.h"
 
 struct search {
-    const struct gs_stacks *stacks;
+    const struct gs_tracker *tracker;
     const char *name;
     void (*visit)(void *self, const struct gs_allocation *allocation);
     void *self;
 };
 
-/* Returns true if the stack was captured within the scope: its outermost frame is the
- * path of the thread's scopes. */
-static bool is_within(const struct search *search, uint32_t stack)
+size_t gs_tracker_scope_of(const struct gs_tracker *tracker, uint32_t stack,
+                           const char **path)
 {
     static const char prefix[] = "[scope ";
+    const struct gs_stacks *stacks = tracker->config.stacks;
     uintptr_t frames[GS_STACK_MAX_DEPTH];
     struct gs_python_location location;
-    unsigned count = gs_stacks_frames(search->stacks, stack, frames, GS_STACK_MAX_DEPTH);
+    unsigned count =
+        stacks ? gs_stacks_frames(stacks, stack, frames, GS_STACK_MAX_DEPTH) : 0;
 
+    *path = "";
     if (count == 0 || !gs_frame_is_scope(frames[count - 1]) ||
-        gs_stacks_python(search->stacks, frames[count - 1], &location) != GS_OK) {
-        return false;
+        gs_stacks_python(stacks, frames[count - 1], &location) != GS_OK) {
+        return 0;
     }
-    return gs_scopes_path_has(location.function + strlen(prefix),
-                              strlen(location.function) - strlen(prefix) - 1, /* the ] */
-                              search->name);
+    *path = location.function + strlen(prefix);
+    return strlen(*path) - 1; /* the ] */
 }
 
 static bool visit_within(void *arg, const struct gs_allocation *allocation)
 {
     const struct search *search = arg;
+    const char *path;
+    size_t length = gs_tracker_scope_of(search->tracker, allocation->stack, &path);
 
-    if (is_within(search, allocation->stack)) {
+    if (length != 0 && gs_scopes_path_has(path, length, search->name)) {
         search->visit(search->self, allocation);
     }
     return true;
@@ -47,9 +50,9 @@ void gs_tracker_visit_scope(struct gs_tracker *tracker, const char *name,
                                          const struct gs_allocation *allocation),
                             void *self)
 {
-    struct search search = {tracker->config.stacks, name, call, self};
+    struct search search = {tracker, name, call, self};
 
-    if (search.stacks != NULL) {
+    if (tracker->config.stacks != NULL) {
         gs_records_visit(tracker, visit_within, &search);
     }
 }
@@ -74,4 +77,77 @@ void gs_tracker_visit(struct gs_tracker *tracker,
     struct call call = {visit, self};
 
     gs_records_visit(tracker, call_visit, &call);
+}
+
+/* A number that no other allocation has: a slot, how often it was used, and the time. */
+static uint64_t number_of(uint32_t id, uint64_t stamp)
+{
+    return (uint64_t)id << 32 | (stamp / GS_STAMP_SEQUENCE) << 17 |
+           (stamp >> GS_STAMP_TIME & ((1u << 17) - 1));
+}
+
+/* A copy of a live record, and its number. */
+static bool copy_numbered(const struct gs_tracker *tracker, uint32_t id,
+                          struct gs_allocation *out, uint64_t *number)
+{
+    const struct gs_record *record = gs_record_of(tracker, id);
+    enum gs_slot slot;
+    uint64_t stamp;
+
+    do {
+        stamp = __atomic_load_n(&record->stamp, __ATOMIC_ACQUIRE);
+        if (!gs_record_snapshot(tracker, id, record, out, &slot)) {
+            return false;
+        }
+    } while (__atomic_load_n(&record->stamp, __ATOMIC_ACQUIRE) != stamp);
+    *number = number_of(id, stamp);
+    return true;
+}
+
+void gs_tracker_visit_numbered(struct gs_tracker *tracker,
+                               bool (*visit)(void *self, uint64_t number,
+                                             const struct gs_allocation *allocation),
+                               void *self)
+{
+    uint32_t limit = __atomic_load_n(&tracker->record_limit, __ATOMIC_ACQUIRE);
+    struct gs_allocation copy;
+    uint64_t number;
+
+    for (uint32_t id = 1; id < limit; id++) {
+        if (copy_numbered(tracker, id, &copy, &number) && !visit(self, number, &copy)) {
+            return;
+        }
+    }
+}
+
+struct around {
+    uint64_t addr;
+    struct gs_allocation *out;
+    uint64_t *number;
+    bool found;
+};
+
+static bool find_around(void *self, uint64_t number,
+                        const struct gs_allocation *allocation)
+{
+    struct around *around = self;
+
+    if (gs_key_is_handle(allocation->addr) ||
+        (around->addr != allocation->addr &&
+         around->addr - allocation->addr >= allocation->bytes)) {
+        return true;
+    }
+    *around->out = *allocation;
+    *around->number = number;
+    around->found = true;
+    return false;
+}
+
+enum gs_status gs_tracker_around(struct gs_tracker *tracker, uint64_t addr,
+                                 struct gs_allocation *out, uint64_t *number)
+{
+    struct around around = {.addr = addr, .out = out, .number = number};
+
+    gs_tracker_visit_numbered(tracker, find_around, &around);
+    return around.found ? GS_OK : GS_ERR_NOT_FOUND;
 }

@@ -391,6 +391,28 @@ void gs_tracker_visit_scope(struct gs_tracker *tracker, const char *name,
                                           const struct gs_allocation *allocation),
                             void *self);
 
+/* The path of the scopes in which a stack was captured, such as step/forward. Returns its
+ * length; 0: none. *path has no end of its own, and lives as long as the stack table. */
+size_t gs_tracker_scope_of(const struct gs_tracker *tracker, uint32_t stack,
+                           const char **path);
+
+/*
+ * Calls `visit` with a copy of each live allocation until it returns false. No lock is
+ * held: `visit` may allocate and free. An allocation that is live throughout is visited
+ * once; one that is made or freed in the meantime may be left out.
+ * number: no other allocation of the process has it, whatever its address; never 0. It
+ * rises from call to call of `visit`.
+ */
+void gs_tracker_visit_numbered(struct gs_tracker *tracker,
+                               bool (*visit)(void *self, uint64_t number,
+                                             const struct gs_allocation *allocation),
+                               void *self);
+
+/* A copy of the live allocation that contains the address, and its number. A scan.
+ * GS_ERR_NOT_FOUND. */
+enum gs_status gs_tracker_around(struct gs_tracker *tracker, uint64_t addr,
+                                 struct gs_allocation *out, uint64_t *number) GS_MUST_USE;
+
 /* Returns true if a live allocation contains the address. A scan: 24 ns a record. */
 bool gs_tracker_holds(struct gs_tracker *tracker, uint64_t addr);
 
