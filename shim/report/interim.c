@@ -25,6 +25,7 @@
 #include "gs_clock.h"
 #include "gs_locks.h"
 #include "gs_uncancelled.h"
+#include "gs_wait.h"
 #include "shim/limits/machine_memory.h"
 #include "shim/record.h"
 #include "shim/report/finish.h"
@@ -33,6 +34,7 @@
 #include "shim/settings/own_thread.h"
 #include "shim/settings/signal_names.h"
 #include "tracker/names/child_waits.h"
+#include "tracker/report/call_site.h"
 #include "tracker/report/text/text.h"
 
 /* The longest wait of a thread that is refused memory for the report of the owners. */
@@ -72,10 +74,13 @@ static struct {
     bool over; /* atomic: the report is written, or its waiter has left */
     struct gs_interim what;
     struct gs_refusal refusal;
-    bool heard;        /* of the refused thread */
+    bool heard;        /* gs_child_is_heard of the waiting thread */
     uint64_t lines_ms; /* the time of the reports of refusals with lines so far */
     char note[160];
     sem_t written;
+    uint32_t stack;         /* gs_interim_stack: to be named, */
+    struct gs_text text;    /* with its lines, */
+    enum gs_status outcome; /* and whether there are any */
 } asked;
 
 /* ---- signals -------------------------------------------------------------------- */
@@ -321,6 +326,17 @@ static void end_report(void)
     __atomic_store_n(&asked.busy, false, __ATOMIC_RELEASE);
 }
 
+/* The writing thread's last step. */
+static void hand_over(void)
+{
+    if (__atomic_exchange_n(&asked.over, true, __ATOMIC_ACQ_REL)) {
+        gs_text_free(&asked.text); /* nobody waits any more */
+        end_report();
+    } else {
+        (void)sem_post(&asked.written);
+    }
+}
+
 static void *write_it(void *unused)
 {
     uint64_t begin_ns = gs_now_ns();
@@ -330,11 +346,7 @@ static void *write_it(void *unused)
     if (asked.what.refusal && asked.what.lines.wanted) {
         asked.lines_ms += (gs_now_ns() - begin_ns) / 1000000;
     }
-    if (__atomic_exchange_n(&asked.over, true, __ATOMIC_ACQ_REL)) {
-        end_report(); /* nobody waits any more */
-    } else {
-        (void)sem_post(&asked.written);
-    }
+    hand_over();
     return NULL;
 }
 
@@ -347,25 +359,31 @@ static bool await_written(const struct timespec *until)
     return result == 0;
 }
 
-/* Waits for the report and releases the request. If the report takes too long, its thread
- * releases the request. */
-static void write_and_wait(void *(*body)(void *))
+/* Waits for the thread. Returns true if it has written; then end_report follows. If it
+ * takes too long, the thread releases the request. */
+static bool write_and_wait(void *(*body)(void *))
 {
     struct timespec until;
     asked.over = false;
     if (sem_init(&asked.written, 0, 0) != 0 || !gs_own_thread("gpushim-report", body)) {
         end_report();
-        return;
+        return false;
     }
     (void)clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += PATIENCE_S;
     int before = gs_uncancelled_begin();
-    if (await_written(&until) ||
-        (__atomic_exchange_n(&asked.over, true, __ATOMIC_ACQ_REL) &&
-         await_written(NULL))) {
+    bool written =
+        await_written(&until) ||
+        (__atomic_exchange_n(&asked.over, true, __ATOMIC_ACQ_REL) && await_written(NULL));
+    gs_uncancelled_end(before);
+    return written;
+}
+
+static void write_report(void *(*body)(void *))
+{
+    if (write_and_wait(body)) {
         end_report();
     }
-    gs_uncancelled_end(before);
 }
 
 /* ---- out of memory ---------------------------------------------------------------- */
@@ -418,7 +436,7 @@ void gs_interim_refused(struct gs_state *state, const struct gs_call *call, int 
                                      .stack = asked.refusal.figures.stack,
                                      .call_sites = sites_given ? 0 : CALL_SITES,
                                      .refusal = &asked.refusal};
-    write_and_wait(write_refusal);
+    write_report(write_refusal);
 }
 
 /* ---- other requests --------------------------------------------------------------- */
@@ -430,7 +448,7 @@ bool gs_interim_requested(void)
     }
     asked.what =
         (struct gs_interim){.ending = "at the program's request", .lines.wanted = true};
-    write_and_wait(write_it);
+    write_report(write_it);
     return true;
 }
 
@@ -448,5 +466,58 @@ void gs_interim_context_ends(struct gs_state *state, int device)
              "a context of GPU %d is about to end, and its memory with it", device);
     asked.what = (struct gs_interim){
         .ending = "at a reset", .note = asked.note, .lines.wanted = true};
-    write_and_wait(write_it);
+    write_report(write_it);
+}
+
+/* ---- the name of a stack ------------------------------------------------------------
+ */
+
+static void *write_stack(void *unused)
+{
+    struct gs_state *state = gs_state_peek();
+    struct gs_report_lines lines = {.why_none = asked.heard ? gs_lines_heard : NULL};
+    gs_thread.depth = 1;
+    lines.wanted = !lines.why_none;
+    struct gs_report_config config = gs_report_settings(&state->options, lines);
+    bool known = gs_call_site_write(state->tracker, &config, asked.stack, &asked.text);
+    asked.outcome = !known                                     ? GS_ERR_NOT_FOUND
+                    : asked.text.truncated || !asked.text.data ? GS_ERR_HOST_NOMEM
+                                                               : GS_OK;
+    gs_symbolizer_destroy(config.symbolizer);
+    hand_over();
+    return unused;
+}
+
+/* Waits while another thread's request is served. */
+static bool take_in_turn(void)
+{
+    uint64_t end_ns = gs_now_ns() + PATIENCE_S * UINT64_C(1000000000);
+    bool taken = take();
+    while (!taken && !gs_stacks_in_signal_handler() && gs_now_ns() < end_ns) {
+        gs_nap(1000000);
+        taken = take();
+    }
+    return taken;
+}
+
+enum gs_status gs_interim_stack(uint32_t stack, struct gs_text *text)
+{
+    if (!take_in_turn()) {
+        return GS_ERR_BUSY;
+    }
+    asked.heard = gs_child_is_heard();
+    asked.stack = stack;
+    asked.text = (struct gs_text){0};
+    if (!write_and_wait(write_stack)) {
+        return GS_ERR_BUSY;
+    }
+    enum gs_status outcome = asked.outcome;
+    if (outcome == GS_OK) {
+        *text = asked.text;
+    } else {
+        gs_text_free(&asked.text);
+    }
+    asked.text = (struct gs_text){0};
+    end_report();
+    return outcome;
 }

@@ -6,6 +6,7 @@
 #define GS_INTERIM_H
 
 #include "shim/record.h"
+#include "tracker/report/text/text.h"
 
 /* Called while the state is created: installs handlers for the signals of
  * GPUSHIM_REPORT_ON and GPUSHIM_TRACK, each only while the program leaves its signal at
@@ -36,6 +37,11 @@ void gs_interim_refused(struct gs_state *state, const struct gs_call *call, int 
 /* Writes a report for the program (gpushim_report), and waits for it. Returns false if
  * one is being written. */
 bool gs_interim_requested(void);
+
+/* Names a stack for the program, and waits for it. On success *text is the lines, to be
+ * freed. Errors: GS_ERR_NOT_FOUND (no such stack), GS_ERR_HOST_NOMEM, GS_ERR_BUSY (a
+ * report is being written, or takes too long; a signal handler) */
+enum gs_status gs_interim_stack(uint32_t stack, struct gs_text *text) GS_MUST_USE;
 
 /* Called before a context of the device ends, and its memory with it: reports the owners
  * of live memory, if there is any (GPUSHIM_REPORT_ON=reset). */
