@@ -78,9 +78,10 @@ static inline const char *gpushim_result_text(gpushim_result result)
 /* A kind of memory: the ordinal of a device, or one of these. */
 enum {
     GPUSHIM_ALL_DEVICES = -100,
-    GPUSHIM_PINNED = -1,     /* page-locked host memory */
-    GPUSHIM_REGISTERED = -2, /* the program's own, page-locked by cudaHostRegister */
-    GPUSHIM_IMPORTED = -3    /* memory of other processes and of other APIs */
+    GPUSHIM_PINNED = -1,      /* page-locked host memory */
+    GPUSHIM_REGISTERED = -2,  /* the program's own, page-locked by cudaHostRegister */
+    GPUSHIM_IMPORTED = -3,    /* memory of other processes and of other APIs */
+    GPUSHIM_EVERYWHERE = -101 /* all of these: to visit allocations, and for snapshots */
 };
 
 /* Counters only rise; all other members are current values. Those of the pool are 0 for
@@ -165,6 +166,52 @@ struct gpushim_released {
 /* A stretch of time: gpushim_stretch_begin. */
 struct gpushim_stretch;
 
+#define GPUSHIM_SCOPE_BYTES 1024
+
+/* A live allocation. Strings are never NULL, and valid until the process ends, but not in
+ * a forked child. */
+struct gpushim_allocation {
+    size_t size;
+    uint64_t number;  /* no other allocation of the process ever has it */
+    uint64_t address; /* its first byte; a handle if it has no address */
+    uint64_t bytes;   /* as requested; 0: not known, of some imported memory */
+    uint64_t age_ns;  /* in steps of 1 to 4 ms */
+    uint64_t stream;  /* of its call; 0: none, or the default stream */
+    uint32_t thread;  /* that allocated it: the kernel's number */
+    uint32_t stack;   /* for gpushim_get_stack; equal call stacks have equal numbers; 0:
+                         not recorded */
+    int device;       /* an ordinal, GPUSHIM_PINNED, ...: where the statistics count it */
+    int has_address;  /* 0: an array, memory of cuMemCreate, a multicast object, or
+                         imported memory of another API */
+    const char *kind; /* "device", "managed", "stream-ordered", ... as JSON reports say */
+    const char *call; /* of the driver: "cuMemAlloc" */
+    const char *owner;    /* path of the owner's file, as in reports; "": not known */
+    const char *no_stack; /* if stack is 0, why: "no call stack: not sampled" */
+    char scope[GPUSHIM_SCOPE_BYTES]; /* "step/forward"; "": none, or no stack */
+};
+
+/* Called for each allocation: gpushim_visit_allocations. Returns 0 to go on. */
+typedef int (*gpushim_visit_call)(void *self,
+                                  const struct gpushim_allocation *allocation);
+
+/* The live allocations of one time: gpushim_snapshot_take. */
+struct gpushim_snapshot;
+
+/* What one call site has allocated and freed from one snapshot to another. The members
+ * before the counts are those of struct gpushim_allocation. */
+struct gpushim_change {
+    size_t size;
+    uint32_t stack;
+    int device;
+    const char *kind, *call, *owner, *no_stack;
+    uint64_t new_count, new_bytes;     /* in the later snapshot only: they still live */
+    uint64_t freed_count, freed_bytes; /* in the earlier one only */
+    char scope[GPUSHIM_SCOPE_BYTES];
+};
+
+/* Called for each call site: gpushim_snapshot_difference. Returns 0 to go on. */
+typedef int (*gpushim_change_call)(void *self, const struct gpushim_change *change);
+
 /* The library's functions: internal to this file. New functions come last. */
 struct gpushim_functions {
     size_t size;
@@ -195,25 +242,43 @@ struct gpushim_functions {
     gpushim_result (*stretch_get)(struct gpushim_stretch *stretch,
                                   struct gpushim_statistics *out);
     gpushim_result (*stretch_end)(struct gpushim_stretch *stretch);
+    gpushim_result (*find_allocation)(const void *address,
+                                      struct gpushim_allocation *out);
+    gpushim_result (*visit_allocations)(int device, gpushim_visit_call call, void *self);
+    gpushim_result (*get_stack)(uint32_t stack, char *out, size_t capacity,
+                                size_t *length);
+    gpushim_result (*snapshot_take)(int device, struct gpushim_snapshot **out);
+    gpushim_result (*snapshot_difference)(const struct gpushim_snapshot *before,
+                                          const struct gpushim_snapshot *after,
+                                          gpushim_change_call call, void *self);
+    gpushim_result (*snapshot_free)(struct gpushim_snapshot *snapshot);
 };
 
-/* The library's table; NULL without a library. */
+/* The library's table; NULL without a library. A program without one looks again at each
+ * 256th call: gpushim attach may have loaded it. */
 static inline const struct gpushim_functions *gpushim_library(void)
 {
     static const struct gpushim_functions *found;
-    static int looked;
+    static unsigned looked, missed;
+    const struct gpushim_functions *table = __atomic_load_n(&found, __ATOMIC_ACQUIRE);
     const struct gpushim_functions *(*ask)(void);
-    void *symbol;
+    void *symbol, *loaded;
 
-    if (!__atomic_load_n(&looked, __ATOMIC_ACQUIRE)) {
+    if (!table && (!__atomic_load_n(&looked, __ATOMIC_ACQUIRE) ||
+                   (__atomic_add_fetch(&missed, 1, __ATOMIC_RELAXED) & 255) == 0)) {
         symbol = dlsym((void *)0 /* RTLD_DEFAULT */, "gpushim_functions");
+        if (!symbol) {
+            loaded = dlopen("libgpushim.so", RTLD_LAZY | 4 /* RTLD_NOLOAD */);
+            symbol = loaded ? dlsym(loaded, "gpushim_functions") : symbol;
+        }
         if (symbol) {
             memcpy(&ask, &symbol, sizeof(ask));
-            __atomic_store_n(&found, ask(), __ATOMIC_RELEASE);
+            table = ask();
+            __atomic_store_n(&found, table, __ATOMIC_RELEASE);
         }
         __atomic_store_n(&looked, 1, __ATOMIC_RELEASE);
     }
-    return __atomic_load_n(&found, __ATOMIC_ACQUIRE);
+    return table;
 }
 
 /* Calls a function of the table. */
@@ -375,6 +440,116 @@ static inline size_t gpushim_class_of(const struct gpushim_class *classes, size_
         index++;
     }
     return index;
+}
+
+/* ---- live allocations ---- */
+
+/*
+ * The live allocation that contains an address. Under sampling it is exact, too, but may
+ * have no stack, and then no owner and no scope.
+ * In:     address  of any byte of the allocation
+ * Errors: INACTIVE, INVALID (NULL), OFF (GPUSHIM_TRACK=off)
+ *         NOT_FOUND  freed, not from CUDA, of addresses that the program mapped by
+ *                    cuMemMap, or allocated while nothing recorded: before gpushim
+ *                    attach, or by gpushim_record(0)
+ * Reads each live allocation: 24 ns each.
+ */
+static inline gpushim_result gpushim_find_allocation(const void *address,
+                                                     struct gpushim_allocation *out)
+{
+    if (!out) {
+        return GPUSHIM_INVALID;
+    }
+    memset(out, 0, sizeof(*out));
+    out->size = sizeof(*out);
+    out->kind = out->call = out->owner = out->no_stack = "";
+    GPUSHIM_CALL_(find_allocation, (address, out));
+}
+
+/*
+ * Calls a function for each live allocation. Other threads may allocate and free
+ * meanwhile: what is live throughout is visited once, what is new or freed in the
+ * meantime once or not at all.
+ *
+ * The function may call everything: allocate, free (the visited allocation, too), visit,
+ * and leave by an exception or longjmp. The library holds no lock during the call. The
+ * struct is valid during the call.
+ *
+ * In:     device  an ordinal, GPUSHIM_PINNED, ..., GPUSHIM_ALL_DEVICES,
+ *                 GPUSHIM_EVERYWHERE
+ *         call    a non-zero return ends the visit; the result is OK
+ * Errors: INACTIVE  also in a child that the function has forked, after its return
+ *         INVALID, OFF (GPUSHIM_TRACK=off)
+ */
+static inline gpushim_result
+gpushim_visit_allocations(int device, gpushim_visit_call call, void *self)
+{
+    GPUSHIM_CALL_(visit_allocations, (device, call, self));
+}
+
+/*
+ * A call stack as the report writes it, a line for each frame. A thread of the library's
+ * names it, and a helper program finds file and line (GPUSHIM_SYMBOLIZE): some 10 ms, 5 s
+ * at most.
+ * In:     stack   of a struct gpushim_allocation
+ * Out:    out     cut at `capacity`, NUL-terminated
+ *         length  of the whole text; may be NULL
+ * Errors: INACTIVE, INVALID, OFF (GPUSHIM_TRACK=off)
+ *         NOT_FOUND  no such stack
+ *         BUSY       for 5 s: a report is being written, or names could not be found
+ */
+static inline gpushim_result gpushim_get_stack(uint32_t stack, char *out, size_t capacity,
+                                               size_t *length)
+{
+    if (length) {
+        *length = 0;
+    }
+    if (!out || !capacity) {
+        return GPUSHIM_INVALID;
+    }
+    out[0] = '\0';
+    GPUSHIM_CALL_(get_stack, (stack, out, capacity, length));
+}
+
+/*
+ * Takes a snapshot: 32 bytes for each live allocation.
+ * In:     device  as in gpushim_visit_allocations
+ * Out:    *out    for gpushim_snapshot_free; NULL after an error
+ * Errors: INACTIVE, INVALID, NO_MEMORY (host), OFF (GPUSHIM_TRACK=off)
+ */
+static inline gpushim_result gpushim_snapshot_take(int device,
+                                                   struct gpushim_snapshot **out)
+{
+    if (!out) {
+        return GPUSHIM_INVALID;
+    }
+    *out = (struct gpushim_snapshot *)0;
+    GPUSHIM_CALL_(snapshot_take, (device, out));
+}
+
+/*
+ * Calls a function for each call site whose live allocations differ between two snapshots
+ * of the same `device`, the one with the most growth in bytes first. Memory that was
+ * allocated and freed between the two is in neither. The function may call everything.
+ * In:     before  NULL: an empty one
+ *         call    a non-zero return ends the calls; the result is OK. No exception, no
+ *                 longjmp: they lose memory of the library's.
+ * Errors: INACTIVE, NO_MEMORY (host)
+ *         INVALID    also of snapshots of different devices
+ *         NOT_FOUND  a snapshot is of another process: taken before a fork, in the parent
+ */
+static inline gpushim_result
+gpushim_snapshot_difference(const struct gpushim_snapshot *before,
+                            const struct gpushim_snapshot *after,
+                            gpushim_change_call call, void *self)
+{
+    GPUSHIM_CALL_(snapshot_difference, (before, after, call, self));
+}
+
+/* Errors: INVALID (NULL); INACTIVE  not freed: called within another call */
+static inline gpushim_result gpushim_snapshot_free(struct gpushim_snapshot *snapshot)
+{
+    GPUSHIM_CALL_(snapshot_free, (snapshot));
 }
 
 /* ---- control ---- */

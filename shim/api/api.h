@@ -10,6 +10,7 @@
 #include "gs_base.h"
 #include "shim/cuda/cuda_names.h"
 #include "shim/settings/thread.h"
+#include "shim/state/state.h"
 
 /* ---- functions.c ---- */
 
@@ -66,6 +67,35 @@ gpushim_result gs_api_stretch_begin(int device, struct gpushim_stretch **out);
 gpushim_result gs_api_stretch_get(struct gpushim_stretch *stretch,
                                   struct gpushim_statistics *out);
 gpushim_result gs_api_stretch_end(struct gpushim_stretch *stretch);
+
+/* ---- api_allocations.c ---- */
+
+gpushim_result gs_api_find_allocation(const void *address,
+                                      struct gpushim_allocation *out);
+gpushim_result gs_api_visit_allocations(int device, gpushim_visit_call call, void *self);
+gpushim_result gs_api_get_stack(uint32_t stack, char *out, size_t capacity,
+                                size_t *length);
+
+/* The state of a process that records allocations; then gs_leave follows. NULL: *result
+ * says why. */
+struct gs_state *gs_api_enter_tracked(gpushim_result *result);
+/* Returns true if a caller may name these rows of the totals. */
+bool gs_api_is_place(int device);
+/* The program's name for a row of the totals: views have none of their own. */
+int gs_api_place_of(int row);
+/* Returns true if the rows of `device` have an allocation that is counted in `row`. */
+bool gs_api_is_within(int device, int row);
+/* Fills in a `scope` of the two structs. */
+void gs_api_put_scope(const struct gs_tracker *tracker, uint32_t stack,
+                      char out[GPUSHIM_SCOPE_BYTES]);
+
+/* ---- api_snapshot.c ---- */
+
+gpushim_result gs_api_snapshot_take(int device, struct gpushim_snapshot **out);
+gpushim_result gs_api_snapshot_difference(const struct gpushim_snapshot *before,
+                                          const struct gpushim_snapshot *after,
+                                          gpushim_change_call call, void *self);
+gpushim_result gs_api_snapshot_free(struct gpushim_snapshot *snapshot);
 
 /* ---- api_release.c ---- */
 

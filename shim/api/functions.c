@@ -48,7 +48,19 @@
     row(stretch_begin, (int device, struct gpushim_stretch **out), (device, out))        \
     row(stretch_get, (struct gpushim_stretch *stretch, struct gpushim_statistics *out),  \
         (stretch, out))                                                                  \
-    row(stretch_end, (struct gpushim_stretch *stretch), (stretch))
+    row(stretch_end, (struct gpushim_stretch *stretch), (stretch))                       \
+    row(find_allocation, (const void *address, struct gpushim_allocation *out),          \
+        (address, out))                                                                  \
+    row(visit_allocations, (int device, gpushim_visit_call call, void *self),            \
+        (device, call, self))                                                            \
+    row(get_stack, (uint32_t stack, char *out, size_t capacity, size_t *length),         \
+        (stack, out, capacity, length))                                                  \
+    row(snapshot_take, (int device, struct gpushim_snapshot **out), (device, out))       \
+    row(snapshot_difference,                                                             \
+        (const struct gpushim_snapshot *before, const struct gpushim_snapshot *after,    \
+         gpushim_change_call call, void *self),                                          \
+        (before, after, call, self))                                                     \
+    row(snapshot_free, (struct gpushim_snapshot *snapshot), (snapshot))
 
 #define ROW(name, parameters, arguments)                                                 \
     static gpushim_result call_##name parameters                                         \

@@ -48,6 +48,8 @@ enum { THREADS = 4, BUFFERS = 6, BATCH = 3, MOST = 6000, TAKEN = 3, RETAINED = 4
     row(get_option) row(set_option) row(report) row(record)                              \
     row(get_pressure) row(on_pressure) row(off_pressure) row(release) row(resume)        \
     row(stretch_begin) row(stretch_get) row(stretch_end)                                 \
+    row(find_allocation) row(visit_allocations) row(get_stack)                           \
+    row(snapshot_take) row(snapshot_difference) row(snapshot_free)                       \
     row(scope_begin) row(scope_end) row(stream_alloc) row(stream_free) row(stream_uses)
 #define OTHERS(row)                                                                      \
     row(library) row(library_version) row(result_text) row(pressure_text)                \
@@ -83,6 +85,7 @@ struct world {
     bool capturing;
     unsigned depth;                  /* scopes whose end is owed */
     struct gpushim_stretch *stretch; /* open; NULL: none */
+    struct gpushim_snapshot *snapshot;
     void *blocks[RETAINED];
     char host[MOST];
     struct gpushim_buffer before[BUFFERS];
@@ -867,6 +870,51 @@ static void do_stretch(struct world *world)
     }
 }
 
+static int visit_some(void *self, const struct gpushim_allocation *allocation)
+{
+    uint32_t *stack = self;
+
+    *stack = allocation->stack ? allocation->stack : *stack;
+    return allocation->bytes % 8 == 0;
+}
+
+static int see_change(void *self, const struct gpushim_change *change)
+{
+    (void)self;
+    return change->new_count == 0;
+}
+
+static void do_live(struct world *world)
+{
+    const struct gpushim_buffer *buffer = &world->buffers[below(world, BUFFERS)];
+    struct gpushim_allocation found, *out = once_in(world, 9) ? NULL : &found;
+    struct gpushim_snapshot *snapshot = NULL;
+    int device = any_device(world);
+    bool wrong =
+        device >= 1000 || (device < GPUSHIM_IMPORTED && device != GPUSHIM_ALL_DEVICES);
+    uint32_t stack = 0;
+    char text[100];
+
+    judge(world, F_find_allocation, gpushim_find_allocation(buffer->data, out),
+          !buffer->data || !out, FINE | ABSENT);
+    judge(world, F_visit_allocations,
+          gpushim_visit_allocations(device, out ? visit_some : NULL, &stack),
+          wrong || !out, FINE);
+    if (once_in(world, 100)) /* it takes milliseconds */
+        judge(world, F_get_stack, gpushim_get_stack(stack, text, sizeof text, NULL),
+              !stack, FINE | ONE(GPUSHIM_BUSY));
+    judge(world, F_snapshot_take, gpushim_snapshot_take(device, out ? &snapshot : NULL),
+          wrong || !out, FINE);
+    if (snapshot && world->snapshot)
+        judge(world, F_snapshot_difference,
+              gpushim_snapshot_difference(world->snapshot, snapshot,
+                                          once_in(world, 9) ? NULL : see_change, NULL),
+              false, FINE | REFUSED /* of two devices, no function */);
+    judge(world, F_snapshot_free, gpushim_snapshot_free(world->snapshot),
+          !world->snapshot, FINE);
+    world->snapshot = snapshot;
+}
+
 static void do_stream_memory(struct world *world)
 {
     void **block = &world->blocks[below(world, RETAINED)], *made = NULL;
@@ -955,7 +1003,7 @@ static void *run(void *argument)
         do_ring,          do_streams,       do_file,       do_look,    do_warm_up,
         do_warming,       do_visibility,    do_options,    do_scopes,  do_scopes,
         do_stream_memory, do_stream_memory, do_copy_batch, do_devices, do_pressure,
-        do_report,        do_release,       do_stretch};
+        do_report,        do_release,       do_stretch,    do_live};
     struct world *world = argument;
 
     app_gpu_thread();
@@ -969,6 +1017,8 @@ static void *run(void *argument)
     }
     if (world->capturing)
         begin_or_end_capture(world);
+    if (world->snapshot)
+        (void)gpushim_snapshot_free(world->snapshot);
     while (world->depth-- > 0)
         app_expect(gpushim_scope_end() == GPUSHIM_OK, "a scope's end");
     app_expect(gpushim_stream_wait(world->streams.compute) == GPUSHIM_OK, "the end");

@@ -16,16 +16,21 @@ import contextlib
 import ctypes
 import dataclasses
 import enum
+import itertools
+import os
 
 from gpushim import _native
 
-__all__ = ["ALL_DEVICES", "IMPORTED", "PINNED", "REGISTERED", "Class", "Error", "Level", "Released", "Statistics",
-           "Stretch", "active", "classes", "off_pressure", "on_pressure", "option", "pressure", "record", "release",
-           "report", "resume", "scope", "set_option", "statistics", "stretch", "trim", "version", "warm_up"]
+__all__ = ["ALL_DEVICES", "EVERYWHERE", "IMPORTED", "PINNED", "REGISTERED", "Allocation", "Change", "Class",
+           "Difference", "Error", "Level", "Released", "Snapshot", "Stack", "Statistics", "Stretch", "active",
+           "allocation_at", "allocations", "classes", "off_pressure", "on_pressure", "option", "pressure", "record",
+           "release", "report", "resume", "scope", "set_option", "snapshot", "statistics", "stretch", "trim",
+           "version", "warm_up"]
 
 __version__ = "0.1.0"  # of this module; version() is the library's
 
 ALL_DEVICES, PINNED, REGISTERED, IMPORTED = -100, -1, -2, -3
+EVERYWHERE = -101  # all of these: for allocations and snapshot
 
 _OK, _INACTIVE, _INVALID, _NOT_FOUND, _NO_MEMORY, _TOO_OLD, _AT_START, _OFF, _CUDA, _BUSY = range(10)
 _TEXTS = ("success", "gpushim is not active in this process", "an argument is not valid", "not found",
@@ -95,13 +100,21 @@ class _Functions(ctypes.Structure):  # struct gpushim_functions
         ("stretch_begin", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_void_p))),
         ("stretch_get", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(_Statistics))),
         ("stretch_end", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)),
+        ("find_allocation", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)),
+        ("visit_allocations", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)),
+        ("get_stack", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint32, ctypes.c_char_p, ctypes.c_size_t,
+                                       ctypes.POINTER(ctypes.c_size_t))),
     ]
 
 
 def _find():
-    try:
-        ask = ctypes.CDLL(None).gpushim_functions
-    except (AttributeError, OSError):
+    ask = None
+    for name, mode in ((None, ctypes.DEFAULT_MODE), ("libgpushim.so", os.RTLD_NOLOAD)):  # the second: attached
+        try:
+            ask = ask or ctypes.CDLL(name, mode).gpushim_functions
+        except (AttributeError, OSError):
+            pass
+    if ask is None:
         return None
     ask.restype = ctypes.POINTER(_Functions)
     functions = ask()
@@ -109,10 +122,15 @@ def _find():
 
 
 _library = _find()
+_missed = itertools.count(1)
 
 
 def _call(name, *arguments):
-    """Calls a function of the library's table; returns its result."""
+    """Calls a function of the library's table; returns its result. Without the library it looks again at each 256th
+    call: gpushim attach may have loaded it."""
+    global _library  # pylint: disable=global-statement
+    if _library is None and next(_missed) % 256 == 0:
+        _library = _find()
     if _library is None:
         return _INACTIVE
     field = getattr(_Functions, name)
@@ -443,3 +461,9 @@ def release(scope, keep="pinned"):
 def resume(scope):
     """Brings back what release(scope) gave. Raises MemoryError if the device is full: all stays released."""
     return _move("resume", scope)
+
+
+# ---- live allocations: last, since _live uses this module --------------------------------
+
+from gpushim._live import (  # noqa: E402 pylint: disable=wrong-import-position
+    Allocation, Change, Difference, Snapshot, Stack, allocation_at, allocations, snapshot)
