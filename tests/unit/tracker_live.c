@@ -114,6 +114,7 @@ Test(live, is_found_by_each_of_its_bytes_alone)
     cr_expect_eq(around(tracker, BASE + 8192, &begin), GS_OK, "of unknown size");
     cr_expect_eq(around(tracker, BASE + 8193, &begin), GS_ERR_NOT_FOUND);
     cr_expect_eq(around(tracker, BASE + 16384, &begin), GS_ERR_NOT_FOUND, "a handle");
+    cr_expect_eq(around(tracker, handle.addr + 1, &begin), GS_ERR_NOT_FOUND, "its key");
     gs_tracker_remove(tracker, id, NULL);
     cr_expect_eq(around(tracker, BASE + 5, &begin), GS_ERR_NOT_FOUND, "freed");
     gs_tracker_destroy(tracker);
