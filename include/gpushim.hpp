@@ -1,6 +1,6 @@
 /*
- * gpushim.hpp - gpushim.h and gpushim_memory.h for C++11 and later: a buffer that is
- * freed with its object, and a scope that ends with its block.
+ * gpushim.hpp - gpushim.h and gpushim_memory.h for C++11 and later: a buffer and a group
+ * of buffers that are freed with their object, and a scope that ends with its block.
  *
  * Sizes, errors and threads: as in those two files. Constructors throw gpushim::error;
  * without exceptions the object stays empty.
@@ -114,6 +114,72 @@ class buffer
 
   private:
     gpushim_buffer own_;
+};
+
+/* Buffers of one piece of work, allocated one by one and freed with their object. */
+class group
+{
+  public:
+    /* As gpushim_group_create. */
+    explicit group(const char *name, gpushim_place place = GPUSHIM_DEVICE,
+                   size_t expected = 0)
+        : own_()
+    {
+        check(gpushim_group_create(&own_, name, place, expected));
+    }
+    ~group()
+    {
+        (void)gpushim_group_free(&own_);
+    }
+    group(const group &) = delete;
+    group &operator=(const group &) = delete;
+
+    /* Views of the group's memory. They throw gpushim::error; without exceptions a failed
+     * one has no data. */
+    gpushim_buffer alloc(size_t bytes, unsigned flags = 0)
+    {
+        gpushim_buffer view = gpushim_buffer();
+        check(gpushim_group_alloc(&own_, bytes, flags, &view));
+        return view;
+    }
+    template <class T> T *alloc(size_t count, unsigned flags = 0)
+    {
+        gpushim_buffer view = gpushim_buffer();
+        check(gpushim_group_alloc_typed(&own_, count, sizeof(T), flags, &view));
+        return static_cast<T *>(view.data);
+    }
+    gpushim_result preallocate(size_t bytes) noexcept
+    {
+        return gpushim_group_preallocate(&own_, bytes);
+    }
+    gpushim_result clear() noexcept
+    {
+        return gpushim_group_clear(&own_);
+    }
+    /* For the functions of gpushim_memory.h. */
+    gpushim_group *get() noexcept
+    {
+        return &own_;
+    }
+    /* Its counters. */
+    gpushim_group counters() noexcept
+    {
+        gpushim_group found = gpushim_group();
+        (void)gpushim_group_get(&own_, &found);
+        return found;
+    }
+
+  private:
+    static void check(gpushim_result result)
+    {
+        (void)result;
+#ifdef __cpp_exceptions
+        if (result != GPUSHIM_OK) {
+            throw error(result);
+        }
+#endif
+    }
+    ::gpushim_group own_;
 };
 
 /* gpushim_scope_begin at its start, gpushim_scope_end at its end, on one thread. */

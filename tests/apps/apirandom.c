@@ -36,6 +36,8 @@ enum { THREADS = 4, BUFFERS = 6, BATCH = 3, MOST = 6000, TAKEN = 3, RETAINED = 4
     row(buffer_get_slot) row(buffer_copy_rows) row(buffer_fill) row(buffer_zero)         \
     row(buffer_prefetch) row(buffer_advise) row(buffer_resize) row(buffer_shrink)        \
     row(copy_batch) row(batch_create)                                                    \
+    row(group_create) row(group_preallocate) row(group_alloc) row(group_alloc_typed)     \
+    row(group_get) row(group_clear) row(group_free)                                      \
     row(cache_create) row(cache_take) row(cache_give) row(cache_trim) row(cache_free)    \
     row(readback_start) row(readback_poll) row(readback_wait) row(readback_range)        \
     row(readback_end) row(read_back) row(read_file)                                      \
@@ -78,6 +80,7 @@ struct world {
     uint64_t random;
     struct gpushim_buffer buffers[BUFFERS], block, parts[BATCH], taken[TAKEN];
     struct gpushim_ring ring;
+    struct gpushim_group group;
     struct gpushim_readback readback;
     unsigned readback_others; /* FAILED: its event may be a capture's */
     struct gpushim_streams streams;
@@ -483,6 +486,39 @@ static void do_batch(struct world *world)
                       (size_t)((char *)world->parts[i].data - (char *)world->block.data),
                       bytes[i]),
             "a part");
+}
+
+static void do_group(struct world *world)
+{
+    static const char *const names_of[] = {NULL, "work", "", "a/b", "more work"};
+    const size_t which = below(world, APP_COUNT(names_of));
+    struct gpushim_group *group = &world->group, now;
+    struct gpushim_buffer view, *out = once_in(world, 30) ? NULL : &view;
+    gpushim_place place = (gpushim_place)below(world, 6);
+    size_t bytes = any_bytes(world, false), left = world->group.member_count;
+    unsigned flags = once_in(world, 30) ? 8 : (unsigned)below(world, 2);
+    bool huge = bytes > MOST, none = !group->begun;
+
+    if (none)
+        judge(world, F_group_create,
+              gpushim_group_create(out ? group : NULL, names_of[which], place,
+                                   below(world, 4)),
+              !out || place > GPUSHIM_MANAGED || which == 2 || which == 3, FINE);
+    none = !group->begun;
+    if (left > 100 || once_in(world, 20))
+        judge(world, F_group_clear, gpushim_group_clear(group), none, FINE);
+    judge(world, F_group_preallocate, gpushim_group_preallocate(group, bytes),
+          none || !bytes, huge ? NO_ROOM : FINE);
+    judge(world, F_group_alloc, gpushim_group_alloc(group, bytes, flags, out),
+          none || !bytes || !out || flags > 1, huge ? NO_ROOM : FINE);
+    judge(world, F_group_alloc_typed,
+          gpushim_group_alloc_typed(group, bytes, 2, flags, out),
+          none || !bytes || !out || flags > 1 || bytes > SIZE_MAX / 2,
+          huge ? NO_ROOM : FINE);
+    judge(world, F_group_get, gpushim_group_get(group, out ? &now : NULL), none || !out,
+          FINE);
+    if (once_in(world, 10))
+        judge(world, F_group_free, gpushim_group_free(group), false, FINE);
 }
 
 /* ---- caches, read-back, rings ------------------------------------------------------ */
@@ -971,8 +1007,9 @@ static bool meet_both;
 static unsigned first_not_met(void)
 {
     /* These have no wrong argument. */
-    static const enum function any_code[] = {
-        F_buffer_free, F_enable_peers, F_scope_end, F_report, F_record, F_off_pressure};
+    static const enum function any_code[] = {F_buffer_free, F_group_free, F_enable_peers,
+                                             F_scope_end,   F_report,     F_record,
+                                             F_off_pressure};
 
     for (unsigned i = 0; i < F_COUNT; i++) {
         unsigned codes = __atomic_load_n(&seen[i], __ATOMIC_RELAXED);
@@ -1003,7 +1040,7 @@ static void *run(void *argument)
         do_ring,          do_streams,       do_file,       do_look,    do_warm_up,
         do_warming,       do_visibility,    do_options,    do_scopes,  do_scopes,
         do_stream_memory, do_stream_memory, do_copy_batch, do_devices, do_pressure,
-        do_report,        do_release,       do_stretch,    do_live};
+        do_report,        do_release,       do_stretch,    do_live,    do_group};
     struct world *world = argument;
 
     app_gpu_thread();
@@ -1017,6 +1054,7 @@ static void *run(void *argument)
     }
     if (world->capturing)
         begin_or_end_capture(world);
+    app_expect(gpushim_group_free(&world->group) == GPUSHIM_OK, "a group");
     if (world->snapshot)
         (void)gpushim_snapshot_free(world->snapshot);
     while (world->depth-- > 0)

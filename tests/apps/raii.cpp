@@ -51,9 +51,76 @@ static void throw_beside_memory()
     app_expect(false, "there is no such memory");
 }
 
+/* A group's memory is freed with it, on the way of an exception, too. */
+static void throw_from_a_group()
+{
+    gpushim::group group("thrown");
+
+    (void)group.alloc(1 << 20);
+    (void)group.alloc<double>(static_cast<size_t>(1) << 60);
+    app_expect(false, "there is no such memory");
+}
+
+static void use_a_group()
+{
+    gpushim::group group("bfs", GPUSHIM_PINNED_HOST, 2);
+
+    app_expect(group.preallocate(4000) == GPUSHIM_OK, "memory ahead");
+    int *ranks = group.alloc<int>(1000, GPUSHIM_ZEROED);
+    gpushim_buffer flags = group.alloc(100);
+    ranks[999] += 7;
+    gpushim_group found = group.counters();
+    std::printf("group %s: %d, %d bytes of %zu, count %d, typed %d, reused %d\n",
+                found.name, ranks[999], static_cast<int>(found.current_bytes),
+                flags.bytes, static_cast<int>(found.count),
+                static_cast<int>(found.typed_count),
+                static_cast<int>(found.reused_count));
+    app_expect(group.clear() == GPUSHIM_OK, "a clear");
+    found = group.counters();
+    std::printf("cleared: %d bytes, peak %d, live %d\n",
+                static_cast<int>(found.current_bytes), static_cast<int>(found.peak_bytes),
+                static_cast<int>(found.live_count));
+    try {
+        throw_from_a_group();
+    } catch (const gpushim::error &error) {
+        std::printf("caught: %s\n", error.what());
+    }
+    try {
+        gpushim::group none("a/b");
+    } catch (const gpushim::error &error) {
+        std::printf("caught: %s\n", error.what());
+    }
+}
+
+static int throws(void *, const gpushim_allocation *)
+{
+    throw 42;
+}
+
+/* An exception leaves a visit, and the library still answers. */
+static void throw_from_a_visit()
+{
+    gpushim::buffer block(5000);
+    bool active = gpushim_library_version()[0] != '\0', thrown = false;
+    gpushim_allocation found;
+
+    try {
+        (void)gpushim_visit_allocations(GPUSHIM_EVERYWHERE, throws, nullptr);
+    } catch (int) {
+        thrown = true;
+    }
+    app_expect(thrown == active, "an exception out of a visit");
+    app_expect(gpushim_find_allocation(block.as<char>() + 4999, &found) ==
+                       (active ? GPUSHIM_OK : GPUSHIM_INACTIVE) &&
+                   found.bytes == (active ? 5000u : 0u),
+               "a call after the exception");
+}
+
 int main(int argc, char **argv)
 {
     app_gpu_start();
+    use_a_group();
+    throw_from_a_visit();
 
     gpushim::buffer empty;
     app_expect(!empty && empty.bytes() == 0 && !empty.as<int>(), "an empty buffer");

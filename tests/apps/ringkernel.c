@@ -109,27 +109,45 @@ static void size_buckets(void)
     printf("SizeBucket: medium is 4096 bytes\n");
 }
 
-/* "Analytics Context", "Typed Allocations", "Builder Pattern with Preallocation" (R4): a
- * scope names the buffers in the report; a batch has them all at once, and frees them. */
+/* "Analytics Context", "Typed Allocations" (R4): buffers of one piece of work, with
+ * counters of their own, in a scope of the report, and freed together. */
 static void analytics_context(void)
 {
     enum { NODES = 100000 };
-    const size_t sizes[] = {1024, NODES / 8, NODES * sizeof(uint32_t)};
-    struct gpushim_buffer context, parts[3];
-    struct gpushim_statistics before, now;
+    struct gpushim_group context, stats;
+    struct gpushim_buffer frontier, visited, distances;
 
-    gpushim_get_statistics(0, &before);
-    gpushim_scope_begin("bfs_traversal");
-    APP_OK(gpushim_batch_create(&context, parts, sizes, 3, GPUSHIM_DEVICE, 0, 0));
-    gpushim_scope_end();
-    if (active(gpushim_get_statistics(0, &now))) {
-        app_expect(now.live_bytes - before.live_bytes == context.bytes, "current_bytes");
-        app_expect(now.peak_bytes >= now.live_bytes, "peak_bytes");
-        app_expect(now.allocs - before.allocs == 1, "allocation_count");
-    }
-    printf("AnalyticsContext: frontier %zu, visited %zu, %zu distances\n", parts[0].bytes,
-           parts[1].bytes, GPUSHIM_LENGTH(&parts[2], uint32_t));
-    APP_OK(gpushim_buffer_free(&context));
+    APP_OK(gpushim_group_create(&context, "bfs_traversal", GPUSHIM_DEVICE, 0));
+    APP_OK(gpushim_group_alloc(&context, 1024, 0, &frontier));
+    APP_OK(gpushim_group_alloc(&context, NODES / 8, 0, &visited));
+    APP_OK(gpushim_group_alloc_typed(&context, NODES, sizeof(uint32_t), 0, &distances));
+    APP_OK(gpushim_group_get(&context, &stats));
+    app_expect(stats.current_bytes == 1024 + NODES / 8 + NODES * 4 &&
+                   stats.peak_bytes == stats.current_bytes && stats.count == 3 &&
+                   stats.typed_count == 1,
+               "its statistics");
+    printf("AnalyticsContext: frontier %zu, visited %zu, %zu distances\n", frontier.bytes,
+           visited.bytes, GPUSHIM_LENGTH(&distances, uint32_t));
+    APP_OK(gpushim_group_free(&context));
+}
+
+/* "Builder Pattern with Preallocation" (R4). */
+static void analytics_builder(void)
+{
+    enum { NODES = 1000, EDGES = 5000 };
+    struct gpushim_group context, stats;
+    struct gpushim_buffer ranks;
+
+    APP_OK(gpushim_group_create(&context, "pagerank", GPUSHIM_DEVICE, 5));
+    APP_OK(gpushim_group_preallocate(&context, NODES * 4));
+    APP_OK(gpushim_group_preallocate(&context, NODES * 4));
+    APP_OK(gpushim_group_preallocate(&context, EDGES * 8));
+    APP_OK(gpushim_group_alloc_typed(&context, NODES, 4, 0, &ranks));
+    APP_OK(gpushim_group_get(&context, &stats));
+    app_expect(stats.current_bytes == 2 * NODES * 4 + EDGES * 8 && stats.count == 1 &&
+                   stats.reused_count == 1,
+               "the preallocated buffer");
+    APP_OK(gpushim_group_free(&context));
 }
 
 /* "Memory Pressure Handling" (R5): the reaction Shrink, to 70 % utilization. */
@@ -326,6 +344,7 @@ int main(void)
     stratified_pool();
     size_buckets();
     analytics_context();
+    analytics_builder();
     shrink();
     reduction_cache();
     staging_pool();
