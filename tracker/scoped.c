@@ -120,34 +120,32 @@ void gs_tracker_visit_numbered(struct gs_tracker *tracker,
     }
 }
 
-struct around {
-    uint64_t addr;
-    struct gs_allocation *out;
-    uint64_t *number;
-    bool found;
-};
-
-static bool find_around(void *self, uint64_t number,
-                        const struct gs_allocation *allocation)
+/* Returns true if the address is one of the bytes, or the first of an unknown number. */
+static bool contains(uint64_t begin, uint64_t bytes, uint64_t addr)
 {
-    struct around *around = self;
-
-    if (gs_key_is_handle(allocation->addr) ||
-        (around->addr != allocation->addr &&
-         around->addr - allocation->addr >= allocation->bytes)) {
-        return true;
-    }
-    *around->out = *allocation;
-    *around->number = number;
-    around->found = true;
-    return false;
+    return !gs_key_is_handle(begin) && (addr == begin || addr - begin < bytes);
 }
 
+/* Records that change are no answer, so a first look at each takes no copy. */
 enum gs_status gs_tracker_around(struct gs_tracker *tracker, uint64_t addr,
                                  struct gs_allocation *out, uint64_t *number)
 {
-    struct around around = {.addr = addr, .out = out, .number = number};
+    uint32_t limit = __atomic_load_n(&tracker->record_limit, __ATOMIC_ACQUIRE);
 
-    gs_tracker_visit_numbered(tracker, find_around, &around);
-    return around.found ? GS_OK : GS_ERR_NOT_FOUND;
+    for (uint32_t id = 1; id < limit; id++) {
+        const struct gs_record *record = gs_record_of(tracker, id);
+        struct gs_allocation copy;
+        uint64_t found;
+
+        if (contains(__atomic_load_n(&record->addr, __ATOMIC_RELAXED),
+                     __atomic_load_n(&record->size, __ATOMIC_RELAXED) & GS_BYTES_MAX,
+                     addr) &&
+            copy_numbered(tracker, id, &copy, &found) &&
+            contains(copy.addr, copy.bytes, addr)) {
+            *out = copy;
+            *number = found;
+            return GS_OK;
+        }
+    }
+    return GS_ERR_NOT_FOUND;
 }
