@@ -452,7 +452,7 @@ static inline size_t gpushim_class_of(const struct gpushim_class *classes, size_
  *         NOT_FOUND  freed, not from CUDA, of addresses that the program mapped by
  *                    cuMemMap, or allocated while nothing recorded: before gpushim
  *                    attach, or by gpushim_record(0)
- * Reads each live allocation: 24 ns each.
+ * Reads each live allocation: 5 ns each.
  */
 static inline gpushim_result gpushim_find_allocation(const void *address,
                                                      struct gpushim_allocation *out)
@@ -489,14 +489,15 @@ gpushim_visit_allocations(int device, gpushim_visit_call call, void *self)
 
 /*
  * A call stack as the report writes it, a line for each frame. A thread of the library's
- * names it, and a helper program finds file and line (GPUSHIM_SYMBOLIZE): some 10 ms, 5 s
- * at most.
+ * names it, and a helper program finds file and line (GPUSHIM_SYMBOLIZE): tens of
+ * milliseconds, 5 s at most.
  * In:     stack   of a struct gpushim_allocation
  * Out:    out     cut at `capacity`, NUL-terminated
  *         length  of the whole text; may be NULL
- * Errors: INACTIVE, INVALID, OFF (GPUSHIM_TRACK=off)
+ * Errors: INACTIVE, INVALID, NO_MEMORY (host), OFF (GPUSHIM_TRACK=off)
  *         NOT_FOUND  no such stack
- *         BUSY       for 5 s: a report is being written, or names could not be found
+ *         BUSY       for 5 s a report was being written, or no name found; or a signal
+ *                    handler calls
  */
 static inline gpushim_result gpushim_get_stack(uint32_t stack, char *out, size_t capacity,
                                                size_t *length)

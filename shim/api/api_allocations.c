@@ -49,7 +49,25 @@ void gs_api_put_scope(const struct gs_tracker *tracker, uint32_t stack,
     out[length] = '\0';
 }
 
-static void describe(struct gs_tracker *tracker, uint64_t number,
+/* Owners that were found in this visit, by their stacks. */
+#define OWNERS 64u
+struct owners {
+    uint32_t stacks[OWNERS];
+    const char *paths[OWNERS];
+};
+
+static const char *owner_of(struct owners *owners, const struct gs_tracker *tracker,
+                            uint32_t stack)
+{
+    uint32_t slot = stack % OWNERS;
+    if (owners->stacks[slot] != stack || !owners->paths[slot]) {
+        owners->stacks[slot] = stack;
+        owners->paths[slot] = gs_call_site_owner(tracker, stack);
+    }
+    return owners->paths[slot];
+}
+
+static void describe(struct gs_tracker *tracker, struct owners *owners, uint64_t number,
                      const struct gs_allocation *from, struct gpushim_allocation *out)
 {
     struct gs_call_site site;
@@ -67,7 +85,7 @@ static void describe(struct gs_tracker *tracker, uint64_t number,
     out->has_address = !gs_key_is_handle(from->addr);
     out->kind = site.kind;
     out->call = site.call;
-    out->owner = site.owner;
+    out->owner = owner_of(owners, tracker, out->stack);
     out->no_stack = site.no_stack;
     gs_api_put_scope(tracker, out->stack, out->scope);
 }
@@ -76,6 +94,7 @@ gpushim_result gs_api_find_allocation(const void *address, struct gpushim_alloca
 {
     struct gpushim_allocation found;
     struct gs_allocation allocation;
+    struct owners owners = {0};
     gpushim_result result;
     uint64_t number;
     if (!address || !out || out->size < sizeof(out->size)) {
@@ -88,7 +107,7 @@ gpushim_result gs_api_find_allocation(const void *address, struct gpushim_alloca
     result = GPUSHIM_NOT_FOUND;
     if (gs_tracker_around(state->tracker, (uintptr_t)address, &allocation, &number) ==
         GS_OK) {
-        describe(state->tracker, number, &allocation, &found);
+        describe(state->tracker, &owners, number, &allocation, &found);
         found.size = out->size < sizeof(found) ? out->size : sizeof(found);
         memcpy(out, &found, found.size);
         result = GPUSHIM_OK;
@@ -106,6 +125,7 @@ struct visit {
     void *self;
     pid_t process;
     bool forked; /* the program's function did: in the child the records are gone */
+    struct owners owners;
     struct gpushim_allocation now;
 };
 
@@ -117,7 +137,7 @@ static bool visit_one(void *self, uint64_t number, const struct gs_allocation *a
     if (!gs_api_is_within(visit->device, row)) {
         return true;
     }
-    describe(visit->tracker, number, allocation, &visit->now);
+    describe(visit->tracker, &visit->owners, number, allocation, &visit->now);
     (void)gs_api_end(GPUSHIM_OK);
     bool goes_on = visit->call(visit->self, &visit->now) == 0;
     (void)gs_api_begin();

@@ -201,7 +201,7 @@ static void describe(struct gs_tracker *tracker, const struct part *part,
     out->device = gs_api_place_of(gs_call_site_row(&allocation));
     out->kind = site.kind;
     out->call = site.call;
-    out->owner = site.owner;
+    out->owner = gs_call_site_owner(tracker, out->stack);
     out->no_stack = site.no_stack;
     out->new_count = part->new_count;
     out->new_bytes = part->new_bytes;

@@ -11,12 +11,14 @@
 struct gs_call_site {
     const char *kind;     /* kinds.def's word: "device" */
     const char *call;     /* of the driver: "cuMemAlloc" */
-    const char *owner;    /* as in the table of owners: a path; "": unknown */
     const char *no_stack; /* why the stack is not known; "": it is */
 };
 
 /* The totals that count the allocation: the `device` of gs_tracker_get_totals. */
 int gs_call_site_row(const struct gs_allocation *allocation);
+
+/* The owner of a stack's memory as in the table of owners: a path; "": unknown. */
+const char *gs_call_site_owner(const struct gs_tracker *tracker, uint32_t stack);
 
 void gs_call_site_describe(const struct gs_tracker *tracker,
                            const struct gs_allocation *allocation,

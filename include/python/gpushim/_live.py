@@ -34,7 +34,7 @@ class Stack:
         return self.number != 0
 
     def __str__(self):
-        """The lines as the report writes them; the first time takes some 10 ms. Raises gpushim.Error where no
+        """The lines as the report writes them; the first time takes tens of milliseconds. Raises gpushim.Error where no
         names could be found."""
         if not self.number:
             return self.missing

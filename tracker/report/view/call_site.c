@@ -12,22 +12,27 @@ int gs_call_site_row(const struct gs_allocation *allocation)
     return gs_totals_device(gs_totals_row(allocation->device, allocation->kind));
 }
 
-void gs_call_site_describe(const struct gs_tracker *tracker,
-                           const struct gs_allocation *allocation,
-                           struct gs_call_site *out)
+const char *gs_call_site_owner(const struct gs_tracker *tracker, uint32_t stack)
 {
     const struct gs_report_config none = {0};
     struct gs_live_source live;
     const struct gs_report_source source = gs_report_live(tracker, &none, &live);
-    const bool known = allocation->stack != 0 && !gs_stack_left_out(allocation->stack);
-    const char *owner =
-        known ? gs_report_owner(tracker->config.stacks, &source, allocation->stack)
-              : NULL;
+    const char *owner = stack && !gs_stack_left_out(stack)
+                            ? gs_report_owner(tracker->config.stacks, &source, stack)
+                            : NULL;
+
+    return owner ? owner : "";
+}
+
+void gs_call_site_describe(const struct gs_tracker *tracker,
+                           const struct gs_allocation *allocation,
+                           struct gs_call_site *out)
+{
+    const bool known = allocation->stack && !gs_stack_left_out(allocation->stack);
 
     *out = (struct gs_call_site){
         .kind = gs_export_kind(allocation->kind),
         .call = gs_report_call_name(tracker, NULL, allocation->api),
-        .owner = owner ? owner : "",
         .no_stack = known ? "" : gs_report_no_stack(allocation->stack).line};
 }
 
