@@ -671,6 +671,12 @@ static void in_threads(void)
     row(scope_end, gpushim_scope_end())                                                  \
     row(alloc, gpushim_stream_alloc(&each->memory, 100, 0, NULL))                        \
     row(uses, gpushim_stream_uses(each->memory ? each->memory : for_all, NULL))          \
+    row(find, gpushim_find_allocation(each->memory ? each->memory : for_all,             \
+                                      &each->found))                                     \
+    row(visit, gpushim_visit_allocations(GPUSHIM_EVERYWHERE, visited, each))             \
+    row(snapshot, gpushim_snapshot_take(0, &each->snapshot))                             \
+    row(difference, gpushim_snapshot_difference(NULL, each->snapshot, changed, each))    \
+    row(forget, gpushim_snapshot_free(each->snapshot))                                   \
     row(free, gpushim_stream_free(each->memory, 0, NULL))
 /* clang-format on */
 enum {
@@ -686,11 +692,25 @@ struct each {
     char value[9];
     bool reports;
     gpushim_pressure level;
+    struct gpushim_allocation found;
+    struct gpushim_snapshot *snapshot;
     void *memory;
     gpushim_result results[EACH_COUNT];
 };
 
 static void *for_all; /* memory that a handler and the program name at once */
+
+static int visited(void *self, const struct gpushim_allocation *allocation)
+{
+    (void)self;
+    return allocation->bytes == 0;
+}
+
+static int changed(void *self, const struct gpushim_change *change)
+{
+    (void)self;
+    return change->new_count == 0;
+}
 
 static void call_each(struct each *each)
 {
