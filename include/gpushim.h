@@ -442,7 +442,7 @@ static inline size_t gpushim_class_of(const struct gpushim_class *classes, size_
     return index;
 }
 
-/* ---- live allocations ---- */
+/* ---- live allocations: INACTIVE after gpushim detach, since nothing is recorded ---- */
 
 /*
  * The live allocation that contains an address. Under sampling it is exact, too, but may

@@ -77,7 +77,7 @@ gpushim_result gs_api_get_stack(uint32_t stack, char *out, size_t capacity,
                                 size_t *length);
 
 /* The state of a process that records allocations; then gs_leave follows. NULL: *result
- * says why. */
+ * says why; after gpushim detach frees are not recorded, and it is INACTIVE. */
 struct gs_state *gs_api_enter_tracked(gpushim_result *result);
 /* Returns true if a caller may name these rows of the totals. */
 bool gs_api_is_place(int device);

@@ -13,10 +13,10 @@
 struct gs_state *gs_api_enter_tracked(gpushim_result *result)
 {
     struct gs_state *state = gs_state_peek() ? gs_enter() : NULL;
-    *result = GPUSHIM_INACTIVE;
-    if (state && !state->tracker) {
+    bool stale = state && __atomic_load_n(&state->detached, __ATOMIC_ACQUIRE);
+    *result = state && !stale ? GPUSHIM_OFF : GPUSHIM_INACTIVE;
+    if (state && (stale || !state->tracker)) {
         gs_leave();
-        *result = GPUSHIM_OFF;
         return NULL;
     }
     return state;

@@ -6,7 +6,8 @@
  *                       live throughout is visited once, with its own size, and nothing
  *                       is visited that was freed before
  *   live_WAY forks      in children: of a callback, of a snapshot
- *   live_WAY attach     waits for gpushim attach and a file "begin"
+ *   live_WAY attach     waits for gpushim attach and a file "begin", then for gpushim
+ *                       detach and "end"
  *
  * Data that is wrong ends it with 1.
  */
@@ -371,6 +372,12 @@ static void await_attach(void)
     since = take(2000);
     show("from before", at(before, 0));
     show("since", at(since, 1999));
+    show_sum("all", GPUSHIM_EVERYWHERE, 0);
+    printf("done\n");
+    fflush(stdout);
+    while (access("end", F_OK) != 0)
+        usleep(10000);
+    show("detached", at(since, 0));
     show_sum("all", GPUSHIM_EVERYWHERE, 0);
     APP_OK(gpu_free(before));
     APP_OK(gpu_free(since));

@@ -65,18 +65,24 @@ live_forks_case() {
 add_case "live forks" live_forks_case shared
 add_case "live forks linked" live_forks_case linked
 
-# A program that called before gpushim attach finds the library afterwards; memory of before is not known.
+# A program that called before gpushim attach finds the library afterwards; memory of before is not known. After gpushim detach
+# nothing is: frees are no longer recorded.
 live_attach_case() {
   attach_start "$apps/live_$1" attach
   run_in attach -- "$build/gpushim" attach "$pid"
   expect_status attach 0
-  : >begin
+  attach_step begin done
+  run_in detach -- "$build/gpushim" detach "$pid"
+  attach_step end ''
   wait "$pid" || fail 'the program failed'
   expect_equal 'what it found' 'without a library: gpushim is not active in this process
 ready
 from before: not found
 since: success; 2000 bytes at +1999 on 0, device, its owner, scope "", a stack
-all: success, 1 allocations, 2000 bytes' "$(<program.out)"
+all: success, 1 allocations, 2000 bytes
+done
+detached: gpushim is not active in this process
+all: gpushim is not active in this process, 0 allocations, 0 bytes' "$(<program.out)"
 }
 for way in shared linked; do
   add_case "live attached $way" live_attach_case "$way"
