@@ -495,7 +495,8 @@ static void do_group(struct world *world)
     struct gpushim_group *group = &world->group, now;
     struct gpushim_buffer view, *out = once_in(world, 30) ? NULL : &view;
     gpushim_place place = (gpushim_place)below(world, 6);
-    size_t bytes = any_bytes(world, false), left = world->group.member_count;
+    bool on_host = (group->begun ? group->place : place) == GPUSHIM_HOST;
+    size_t bytes = any_bytes(world, on_host), left = group->member_count;
     unsigned flags = once_in(world, 30) ? 8 : (unsigned)below(world, 2);
     bool huge = bytes > MOST, none = !group->begun;
 

@@ -2,7 +2,7 @@
 #
 # groups.sh - groups of buffers: C, and the Python module. docs/api.md
 
-uses python
+uses python owned
 
 # Counters, reuse by size, a clear, wrong arguments: the same with the library and without it.
 groups_case() {
@@ -23,6 +23,9 @@ groups_threads_case() {
   expect_text native.out '^  "": 20480000 bytes now, 20480000 at most, 80000 allocations, 80000 typed, 20 reused, 80000 live$'
 }
 add_case "owned groups threads" groups_threads_case linked
+
+add_case "owned groups sanitized" owned_sanitized_case groups
+add_case "owned groups threads sanitized" owned_sanitized_case groups threads
 
 groups_leak_case() {
   preloaded leak -- "$apps/groups_shared" leak
