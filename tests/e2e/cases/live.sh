@@ -71,7 +71,7 @@ live_attach_case() {
   attach_start "$apps/live_$1" attach
   run_in attach -- "$build/gpushim" attach "$pid"
   expect_status attach 0
-  attach_step begin done
+  attach_step begin 'done'
   run_in detach -- "$build/gpushim" detach "$pid"
   attach_step end ''
   wait "$pid" || fail 'the program failed'
