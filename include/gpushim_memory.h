@@ -180,6 +180,11 @@ static inline const struct gpushim_calls_ *gpushim_driver_(void)
 
 static inline gpushim_result gpushim_from_cuda_(int code)
 {
+#ifdef GPUSHIM_ON_CUDA_FAILURE_ /* of a file that reports the driver's codes */
+    if (code) {
+        GPUSHIM_ON_CUDA_FAILURE_(code);
+    }
+#endif
     return code == 0                           ? GPUSHIM_OK
            : code == GPUSHIM_CU_OUT_OF_MEMORY_ ? GPUSHIM_NO_MEMORY
                                                : GPUSHIM_CUDA;

@@ -54,6 +54,8 @@ struct dl_managed_versioned {
 
 struct gpushim_python_memory {
     struct gpushim_python_source source;
+    int (*end)(void *object); /* NULL: the source's functions free the memory */
+    void *object;
     unsigned holds; /* exports, and 1 until the buffer is freed: then the memory goes */
     unsigned references; /* exports, and 1 of the Python object: then this goes */
 };
@@ -76,9 +78,13 @@ void gpushim_python_set_capsules(const struct gpushim_python_capsules *functions
     capsules = *functions;
 }
 
-static int free_memory(const struct gpushim_python_source *source)
+static int free_memory(const struct gpushim_python_memory *memory)
 {
+    const struct gpushim_python_source *source = &memory->source;
     void *previous;
+    if (memory->end) {
+        return memory->end(memory->object);
+    }
     int code = source->push(source->context);
     if (code == 0) {
         code = source->free_host ? source->free_host((void *)(uintptr_t)source->address)
@@ -93,7 +99,7 @@ static int free_memory(const struct gpushim_python_source *source)
 static int end_hold(struct gpushim_python_memory *memory)
 {
     return __atomic_sub_fetch(&memory->holds, 1, __ATOMIC_ACQ_REL) == 0
-               ? free_memory(&memory->source)
+               ? free_memory(memory)
                : 0;
 }
 
@@ -102,7 +108,22 @@ gpushim_python_own(const struct gpushim_python_source *source)
 {
     struct gpushim_python_memory *memory = malloc(sizeof(*memory));
     if (memory) {
-        *memory = (struct gpushim_python_memory){*source, 1, 1};
+        *memory = (struct gpushim_python_memory){
+            .source = *source, .holds = 1, .references = 1};
+    }
+    return memory;
+}
+
+struct gpushim_python_memory *gpushim_python_own_object(int (*end)(void *object),
+                                                        void *object, uint64_t address)
+{
+    struct gpushim_python_memory *memory = malloc(sizeof(*memory));
+    if (memory) {
+        *memory = (struct gpushim_python_memory){.source.address = address,
+                                                 .end = end,
+                                                 .object = object,
+                                                 .holds = 1,
+                                                 .references = 1};
     }
     return memory;
 }

@@ -50,6 +50,10 @@ struct gpushim_python_memory;
 /* Takes memory over. Returns NULL, with nothing taken, without host memory. */
 GS_EXPORT struct gpushim_python_memory *
 gpushim_python_own(const struct gpushim_python_source *source);
+/* The same of memory at `address` that end(object) frees, once, in any thread; its result
+ * is that of gpushim_python_close. */
+GS_EXPORT struct gpushim_python_memory *
+gpushim_python_own_object(int (*end)(void *object), void *object, uint64_t address);
 /* The Python object frees the memory, once: now, or at the end of the last export.
  * Returns the driver's code, 0 while there are exports. */
 GS_EXPORT int gpushim_python_close(struct gpushim_python_memory *memory);
