@@ -11,6 +11,8 @@ If the library is not in the process, every function returns the values of a pro
 without memory, and has no effect: gpushim.active() is False. Sizes are in bytes. The
 manual is docs/api.md; gpushim.h has the same for C and C++.
 """
+from __future__ import annotations
+
 import atexit
 import contextlib
 import ctypes
@@ -19,13 +21,20 @@ import enum
 import itertools
 import os
 
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Tuple, Type, TypeVar
+
 from gpushim import _native
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from gpushim.memory import Buffer
 
 __all__ = ["ALL_DEVICES", "EVERYWHERE", "IMPORTED", "PINNED", "REGISTERED", "Allocation", "Change", "Class",
            "Difference", "Error", "Level", "Released", "Snapshot", "Stack", "Statistics", "Stretch", "active",
-           "allocation_at", "allocations", "classes", "off_pressure", "on_pressure", "option", "pressure", "record",
-           "release", "report", "resume", "scope", "set_option", "snapshot", "statistics", "stretch", "trim",
-           "version", "warm_up"]
+           "allocate_async", "allocation_at", "allocations", "classes", "off_pressure", "on_pressure", "option",
+           "pressure", "record", "release", "report", "resume", "scope", "set_option", "snapshot", "statistics",
+           "stretch", "trim", "version", "warm_up"]
 
 __version__ = "0.1.0"  # of this module; version() is the library's
 
@@ -107,8 +116,8 @@ class _Functions(ctypes.Structure):  # struct gpushim_functions
     ]
 
 
-def _find():
-    ask = None
+def _find() -> Any:
+    ask: Any = None
     for name, mode in ((None, ctypes.DEFAULT_MODE), ("libgpushim.so", os.RTLD_NOLOAD)):  # the second: attached
         try:
             ask = ask or ctypes.CDLL(name, mode).gpushim_functions
@@ -125,7 +134,7 @@ _library = _find()
 _missed = itertools.count(1)
 
 
-def _call(name, *arguments):
+def _call(name: str, *arguments: Any) -> int:
     """Calls a function of the library's table; returns its result. Without the library it looks again at each 256th
     call: gpushim attach may have loaded it."""
     global _library  # pylint: disable=global-statement
@@ -136,10 +145,11 @@ def _call(name, *arguments):
     field = getattr(_Functions, name)
     if _library.size < field.offset + field.size:
         return _TOO_OLD
-    return getattr(_library, name)(*arguments)
+    result: int = getattr(_library, name)(*arguments)
+    return result
 
 
-def _check(result, about=""):
+def _check(result: int, about: str = "") -> bool:
     """True: done; False: there is no library. Raises for every other result."""
     if result in (_OK, _INACTIVE):
         return result == _OK
@@ -154,12 +164,12 @@ def _check(result, about=""):
     raise Error(text)
 
 
-def version():
+def version() -> str:
     """The version of the library in this process; "" if there is none."""
-    return _library.version.decode() if _library is not None else ""
+    return str(_library.version.decode()) if _library is not None else ""
 
 
-def active():
+def active() -> bool:
     """Whether the library is in this process and serves it: from the first CUDA call on."""
     return _call("statistics", ALL_DEVICES, ctypes.byref(_Statistics(ctypes.sizeof(_Statistics)))) != _INACTIVE
 
@@ -201,17 +211,17 @@ class Statistics:
     device_free_bytes: int = 0
     device_total_bytes: int = 0
 
-    def __sub__(self, before):
+    def __sub__(self, before: Statistics) -> Statistics:
         return dataclasses.replace(self, **{name: getattr(self, name) - getattr(before, name) for name in _COUNTERS})
 
     @property
-    def hit_rate(self):
+    def hit_rate(self) -> float:
         """The share of requests that needed no driver call, 0 to 1; 1 without any request."""
         requests = self.hits + self.misses
         return self.hits / requests if requests else 1.0
 
     @property
-    def fragmentation(self):
+    def fragmentation(self) -> float:
         """The share of the free bytes in shared segments outside the largest free block, 0 to 1."""
         return 1 - self.largest_hole_bytes / self.hole_bytes if self.hole_bytes > self.largest_hole_bytes else 0.0
 
@@ -229,18 +239,22 @@ class Class:
     rounding_bytes: int
 
 
-def _values(of, raw):
-    return of(**{field.name: getattr(raw, field.name) for field in dataclasses.fields(of)})
+_Values = TypeVar("_Values")
 
 
-def statistics(device=ALL_DEVICES):
+def _values(of: Type[_Values], raw: Any) -> _Values:
+    names = [field.name for field in dataclasses.fields(of)]  # type: ignore[arg-type] # a class of data
+    return of(**{name: getattr(raw, name) for name in names})
+
+
+def statistics(device: int = ALL_DEVICES) -> Statistics:
     """The statistics of a device (its ordinal), of all, or of PINNED, REGISTERED, IMPORTED memory."""
     raw = _Statistics(ctypes.sizeof(_Statistics))
     _check(_call("statistics", device, ctypes.byref(raw)), "device %s" % device)
     return _values(Statistics, raw)
 
 
-def classes(device=ALL_DEVICES):
+def classes(device: int = ALL_DEVICES) -> List[Class]:
     """The pool's classes of block sizes that were used, smallest first."""
     raw = (_Class * _CLASSES)()
     if not _check(_call("classes", device, raw, ctypes.sizeof(_Class), _CLASSES), "device %s" % device):
@@ -258,12 +272,12 @@ class Stretch:
         print(found.statistics.peak_bytes)  # the most that was live at once within
     """
 
-    def __init__(self, device=ALL_DEVICES):
+    def __init__(self, device: int = ALL_DEVICES) -> None:
         self._last, self._open = Statistics(), ctypes.c_void_p()
         _check(_call("stretch_begin", device, ctypes.byref(self._open)), "device %s" % device)
 
     @property
-    def statistics(self):
+    def statistics(self) -> Statistics:
         """What has happened since the beginning, up to now or to the end: counters are differences, peak_bytes
         is the stretch's own, other members are current values."""
         if self._open:
@@ -272,21 +286,21 @@ class Stretch:
                 self._last = _values(Statistics, raw)
         return self._last
 
-    def end(self):
+    def end(self) -> Statistics:
         """Ends the stretch, and returns its statistics; later calls return the same."""
         last = self.statistics
         if self._open and _check(_call("stretch_end", self._open)):
             self._open = ctypes.c_void_p()
         return last
 
-    def __enter__(self):
+    def __enter__(self) -> Stretch:
         return self
 
-    def __exit__(self, *unused):
+    def __exit__(self, *unused: Any) -> None:
         self.end()
 
 
-def stretch(device=ALL_DEVICES):
+def stretch(device: int = ALL_DEVICES) -> Stretch:
     """Begins a Stretch: `with stretch() as found: ...`, then found.statistics."""
     return Stretch(device)
 
@@ -303,18 +317,18 @@ class Level(enum.IntEnum):
     OUT_OF_MEMORY = 4
 
 
-_calls = {}  # of on_pressure: function: (its C function, the gate in front of that)
-_ended = []  # the same of off_pressure: other threads may still be in them
+_calls: Dict[Any, Tuple[Any, Any]] = {}  # of on_pressure: function: (its C function, the gate in front of that)
+_ended: List[Tuple[Any, Any]] = []  # the same of off_pressure: other threads may still be in them
 
 
-def pressure(device=0):
+def pressure(device: int = 0) -> Tuple[Level, float]:
     """(the Level of a device, the share of its memory in use). Raises KeyError without a context there."""
     level, share = ctypes.c_int(), ctypes.c_double()
     _check(_call("get_pressure", device, ctypes.byref(level), ctypes.byref(share)), "device %s" % device)
     return Level(level.value), share.value
 
 
-def on_pressure(function, level=Level.WARNING):
+def on_pressure(function: Callable[[int, Level], Any], level: int = Level.WARNING) -> bool:
     """Calls function(device, level) each time a device's level rises to `level` or above.
 
     gpushim_on_pressure in gpushim.h says in which thread, and what the function may do. The call takes the GIL:
@@ -338,12 +352,12 @@ def on_pressure(function, level=Level.WARNING):
     return True
 
 
-def _passes(native):
+def _passes(native: Dict[str, Any]) -> Any:
     """The C function that the library calls with a gate: a thread that comes late finds it closed."""
     return ctypes.cast(native["pass"], _PressureCall)
 
 
-def off_pressure(function):
+def off_pressure(function: Callable[[int, Level], Any]) -> None:
     """Ends on_pressure(function). Raises KeyError if there is none."""
     if function not in _calls:
         raise KeyError("off_pressure: not found")
@@ -354,7 +368,7 @@ def off_pressure(function):
     _check(_call("off_pressure", _passes(native), gate), "off_pressure")
 
 
-def _end_calls():
+def _end_calls() -> None:
     """No thread enters Python from here on; those that are inside have a second to leave."""
     for function in list(_calls):
         off_pressure(function)
@@ -365,7 +379,7 @@ def _end_calls():
 # ---- control ---------------------------------------------------------------------------
 
 
-def trim(device=ALL_DEVICES, bytes=None):
+def trim(device: int = ALL_DEVICES, bytes: Optional[int] = None) -> int:
     """Returns idle memory to the driver: at least `bytes`, or all. The result is the number of bytes."""
     given = ctypes.c_uint64()
     wanted = (1 << 64) - 1 if bytes is None else bytes
@@ -373,7 +387,7 @@ def trim(device=ALL_DEVICES, bytes=None):
     return given.value
 
 
-def warm_up(blocks, device=0):
+def warm_up(blocks: str, device: int = 0) -> bool:
     """Allocates blocks ahead of need: "4K:50,64K:20". Returns False where the library is not active.
 
     Raises ValueError for a wrong list, and MemoryError if there is memory for only some of the blocks.
@@ -381,13 +395,13 @@ def warm_up(blocks, device=0):
     return _check(_call("warm_up", device, blocks.encode()), "warm_up(%r)" % blocks)
 
 
-def option(name):
+def option(name: str) -> Optional[str]:
     """The value of an option, in the form of its variable; None where the library is not active."""
     value = ctypes.create_string_buffer(1024)
     return value.value.decode() if _check(_call("get_option", name.encode(), value, len(value)), name) else None
 
 
-def set_option(name, value):
+def set_option(name: str, value: Any) -> bool:
     """Changes an option, with the values of its variable. Returns False where the library is not active.
 
     Raises ValueError for a bad value, KeyError for an unknown name, and Error for an option that is read at
@@ -400,18 +414,18 @@ def set_option(name, value):
     return _check(result, name)
 
 
-def report():
+def report() -> bool:
     """Writes the current report. Returns False where the library is not active."""
     return _check(_call("report"))
 
 
-def record(on):
+def record(on: bool) -> bool:
     """Stops or restarts the recording of allocations. Returns False where the library is not active."""
     return _check(_call("record", 1 if on else 0))
 
 
 @contextlib.contextmanager
-def scope(name):
+def scope(name: str) -> Iterator[None]:
     """Names the allocations of its body in the report; nests: "step/forward". Also a decorator."""
     begun = _call("scope_begin", name.encode())
     try:
@@ -435,10 +449,10 @@ class Released:
     bytes: int = 0
     device_bytes: int = 0
     host_bytes: int = 0
-    left: dict = dataclasses.field(default_factory=dict)
+    left: Dict[str, Tuple[int, int]] = dataclasses.field(default_factory=dict)
 
 
-def _move(name, scope, *arguments):
+def _move(name: str, scope: str, *arguments: Any) -> Released:
     raw = _Released(ctypes.sizeof(_Released))
     if not _check(_call(name, scope.encode(), *arguments, ctypes.byref(raw)), "%s(%r)" % (name, scope)):
         return Released()
@@ -446,7 +460,7 @@ def _move(name, scope, *arguments):
     return Released(raw.count, raw.bytes, raw.device_bytes, raw.host_bytes, left)
 
 
-def release(scope, keep="pinned"):
+def release(scope: str, keep: str = "pinned") -> Released:
     """Gives the device memory of a scope that GPUSHIM_RELEASABLE names to the device; its addresses stay.
 
     keep: what becomes of the contents: on the host in "pinned" or "plain" memory, or "discard". gpushim_release in
@@ -458,9 +472,19 @@ def release(scope, keep="pinned"):
     return _move("release", scope, _KEEPS.index(keep))
 
 
-def resume(scope):
+def resume(scope: str) -> Released:
     """Brings back what release(scope) gave. Raises MemoryError if the device is full: all stays released."""
     return _move("resume", scope)
+
+
+# ---- owned memory ----------------------------------------------------------------------
+
+
+def allocate_async(nbytes: int, *arguments: Any, **named: Any) -> asyncio.Future[Buffer]:
+    """gpushim.memory.allocate_async: `buffer = await gpushim.allocate_async(4096)`."""
+    from gpushim import memory  # asyncio is imported where it is needed
+
+    return memory.allocate_async(nbytes, *arguments, **named)
 
 
 # ---- live allocations: last, since _live uses this module --------------------------------

@@ -2,10 +2,13 @@
 
 A callback of ctypes is Python code: it must not run once the interpreter has ended, and not while an exception is
 set. C functions may. They are in the preloaded library; without it, libgpushim-python.so has them: beside this
-file (the wheel), or where the dynamic linker finds it (LD_LIBRARY_PATH).
+file (the wheel), beside libgpushim.so (an installation), or where the dynamic linker finds it (LD_LIBRARY_PATH).
 """
+from __future__ import annotations
+
 import ctypes
 import os
+from typing import Any, Dict, List, Optional
 
 FILE = "libgpushim-python.so"
 
@@ -26,14 +29,37 @@ class _Capsules(ctypes.Structure):  # struct gpushim_python_capsules
     _fields_ = [("is_valid", ctypes.c_void_p), ("get_pointer", ctypes.c_void_p)]
 
 
-def address(function):
+def address(function: Any) -> Any:
     """The address of a function of ctypes."""
     return ctypes.cast(function, ctypes.c_void_p).value
 
 
-_FUNCTIONS = {  # name: result, arguments
+class _Place(ctypes.Structure):  # Dl_info
+    _fields_ = [("file", ctypes.c_char_p), ("base", ctypes.c_void_p), ("name", ctypes.c_char_p),
+                ("at", ctypes.c_void_p)]
+
+
+def _beside_the_library() -> str:
+    """libgpushim-python.so in the folder of the preloaded library, where both are installed; "": no library."""
+    place = _Place()
+    try:
+        process = ctypes.CDLL(None)
+        process.dladdr(ctypes.cast(process.gpushim_functions, ctypes.c_void_p), ctypes.byref(place))
+    except (AttributeError, OSError):
+        return ""
+    return os.path.join(os.path.dirname(os.fsdecode(place.file)), FILE) if place.file else ""
+
+
+def paths() -> List[str]:
+    """Where libgpushim-python.so may be, the best place first."""
+    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), FILE)
+    return [path for path in (beside, _beside_the_library()) if os.path.exists(path)] + [FILE]
+
+
+_FUNCTIONS: Dict[str, Any] = {  # name: result, arguments
     "set_capsules": (None, [ctypes.POINTER(_Capsules)]),
     "own": (ctypes.c_void_p, [ctypes.POINTER(Source)]),
+    "own_object": (ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64]),
     "close": (ctypes.c_int, [ctypes.c_void_p]),
     "forget": (None, [ctypes.c_void_p]),
     "holds": (ctypes.c_uint, [ctypes.c_void_p]),
@@ -45,7 +71,7 @@ _FUNCTIONS = {  # name: result, arguments
 }
 
 
-def _open(path):
+def _open(path: Optional[str]) -> Optional[Dict[str, Any]]:
     """The functions of a library, or of the process (None); None where they are not there."""
     try:
         library = ctypes.CDLL(path)
@@ -59,13 +85,13 @@ def _open(path):
     return found
 
 
-_found = []
+_found: List[Dict[str, Any]] = []
 
 
-def find():
+def find() -> Any:
     """The functions by their names; None where there is neither library."""
     if not _found:
-        for path in (None, os.path.join(os.path.dirname(os.path.abspath(__file__)), FILE), FILE):
+        for path in (None, *paths()):
             functions = _open(path)
             if functions:
                 _found.append(functions)

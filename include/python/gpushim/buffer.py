@@ -15,35 +15,33 @@ PyTorch takes device memory alone. Pinned memory is the CPU's to it, managed mem
     torch.from_dlpack(pinned.__dlpack__(dl_device=(1, 0)))
     torch.from_dlpack(managed.__dlpack__(dl_device=(2, 0)))
 """
+from __future__ import annotations
+
 import ctypes
 import operator
 import re
-import threading
+from typing import Any, List, Optional, Tuple
 
-from gpushim import _native
+from gpushim import _dlpack, _native
+from gpushim._dlpack import DEVICE, MANAGED, PINNED, _lock
 
-DEVICE, PINNED, MANAGED = "device", "pinned", "managed"
-
-_DLPACK_DEVICES = {DEVICE: 2, PINNED: 3, MANAGED: 13}  # kDLCUDA, kDLCUDAHost, kDLCUDAManaged
-_DLPACK_CPU = (1, 0)
 # By the letter of a typestr: DLDataTypeCode, sizes of an element in bytes.
 _KINDS = {"i": (0, (1, 2, 4, 8)), "u": (1, (1, 2, 4, 8)), "f": (2, (2, 4, 8)), "c": (5, (8, 16)), "b": (6, (1,))}
 _MOST = (1 << 63) - 1  # bytes, as ssize_t and DLPack's extents have them
 _OUT_OF_MEMORY = 2
 
-_lock = threading.RLock()  # a collection may free a buffer in the midst of another's free
-_found = []
+_found: List[Any] = []
 
 
 class CudaError(RuntimeError):
     """A call of CUDA's driver failed; .code is its CUresult."""
 
-    def __init__(self, call, code):
+    def __init__(self, call: str, code: int) -> None:
         super().__init__("%s: CUDA error %d" % (call, code))
         self.code = code
 
 
-def _driver():
+def _driver() -> Any:
     """CUDA's driver, initialized. Raises OSError where there is none."""
     with _lock:
         if not _found:
@@ -53,7 +51,7 @@ def _driver():
     return _found[0]
 
 
-def _check(call, code):
+def _check(call: str, code: int) -> None:
     if code == _OUT_OF_MEMORY:
         raise MemoryError("%s: out of memory" % call)
     if code != 0:
@@ -63,31 +61,26 @@ def _check(call, code):
 class _Context:
     """The primary context of a device, which lives at least as long as this object's memory."""
 
-    def __init__(self, device):
+    def __init__(self, device: int) -> None:
         self.device, self.handle = device, ctypes.c_void_p()
         _check("cuDevicePrimaryCtxRetain",
                _driver().cuDevicePrimaryCtxRetain(ctypes.byref(self.handle), ctypes.c_int(device)))
 
-    def __enter__(self):
+    def __enter__(self) -> Any:
         """Makes it current for a while. Returns the driver."""
         _check("cuCtxPushCurrent", _driver().cuCtxPushCurrent_v2(self.handle))
         return _driver()
 
-    def __exit__(self, *unused):
+    def __exit__(self, *unused: Any) -> None:
         _driver().cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
 
-    def release(self):
+    def release(self) -> None:
         _driver().cuDevicePrimaryCtxRelease_v2(ctypes.c_int(self.device))
 
 
 # ---- the buffer ----------------------------------------------------------------------------
 
-_CAPSULE_NEW = ctypes.pythonapi.PyCapsule_New
-_CAPSULE_NEW.restype = ctypes.py_object
-_CAPSULE_NEW.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-
-
-def _extents(shape):
+def _extents(shape: Any) -> Tuple[int, ...]:
     """A shape as a tuple. Raises ValueError."""
     try:
         extents = (operator.index(shape),) if hasattr(shape, "__index__") else tuple(map(operator.index, shape))
@@ -98,7 +91,7 @@ def _extents(shape):
     return extents
 
 
-def _element(typestr):
+def _element(typestr: Any) -> Tuple[int, int]:
     """DLDataTypeCode and bytes of an element. Raises ValueError."""
     parts = re.fullmatch("[<|]([a-z])([0-9]{1,2})", typestr) if isinstance(typestr, str) else None
     code, sizes = _KINDS.get(parts.group(1), (0, ())) if parts else (0, ())
@@ -107,15 +100,15 @@ def _element(typestr):
     return code, int(parts.group(2))
 
 
-class Buffer:
+class Buffer(_dlpack.Exporter):
     """Memory of `shape` elements of a typestr ("<f4", "|u1", ... as in NumPy's array interface).
 
     shape: an integer or a sequence of them, each above 0. place: DEVICE, PINNED or MANAGED. device: an ordinal.
     Raises ValueError for wrong arguments, MemoryError, CudaError, and OSError without CUDA's driver.
     """
 
-    def __init__(self, shape, typestr="|u1", place=DEVICE, device=0):
-        self._pointer, self._owned, self._closed = None, None, False
+    def __init__(self, shape: Any, typestr: str = "|u1", place: str = DEVICE, device: int = 0) -> None:
+        self._pointer: Optional[int] = None
         self.shape = _extents(shape)
         self.typestr, self.place, self.device = typestr, place, device
         self._code, itemsize = _element(typestr)
@@ -130,7 +123,7 @@ class Buffer:
             raise MemoryError("shape %r of %s: more than 2^63 bytes" % (shape, typestr))
         self._pointer = self._allocate()
 
-    def _allocate(self):
+    def _allocate(self) -> Optional[int]:
         pointer, size = ctypes.c_uint64(), ctypes.c_size_t(self.nbytes)
         context = _Context(self.device)
         try:
@@ -147,7 +140,7 @@ class Buffer:
         self._context = context
         return pointer.value
 
-    def free(self):
+    def free(self) -> None:
         """Frees the memory: now, or when the last consumer by DLPack lets it go. Freed already: no effect."""
         with _lock:
             closed, self._closed = self._closed, True
@@ -155,7 +148,7 @@ class Buffer:
         if closed or pointer is None:
             return
         if owned:
-            _check("cuMemFree", self._native["close"](owned))
+            _check("cuMemFree", _native.find()["close"](owned))
             return
         try:
             with self._context as driver:
@@ -167,90 +160,49 @@ class Buffer:
             self._context.release()
 
     @property
-    def _exports(self):
-        """Consumers by DLPack, and capsules that none has taken."""
-        return self._native["holds"](self._owned) - (not self._closed) if self._owned else 0
-
-    @property
-    def pointer(self):
+    def pointer(self) -> Optional[int]:
         """The address; None: the memory is freed."""
         return None if self._closed and not self._exports else self._pointer
 
-    def __enter__(self):
+    def __enter__(self) -> "Buffer":
         return self
 
-    def __exit__(self, *unused):
+    def __exit__(self, *unused: Any) -> None:
         self.free()
 
-    def __del__(self):
+    def __del__(self) -> None:
         try:
             self.free()
+            if self._owned:
+                _native.find()["forget"](self._owned)
         except Exception:  # pylint: disable=broad-except # while the interpreter ends
             pass
-        if getattr(self, "_owned", None):
-            self._native["forget"](self._owned)
 
-    def _live(self):
+    def _live(self) -> int:
         if self._closed or self._pointer is None:
             raise ValueError("the buffer is freed")
         return self._pointer
 
     @property
-    def __cuda_array_interface__(self):
+    def __cuda_array_interface__(self) -> Any:
         return {"shape": self.shape, "typestr": self.typestr, "data": (self._live(), False), "version": 3,
                 "strides": None, "stream": None}
 
     # ---- DLPack ----
 
-    def _own(self):
-        """Gives the memory to the C part, which outlives Python. The lock is held."""
-        self._native = _native.find()
-        if not self._native:
-            raise BufferError("DLPack needs gpushim's C part: preload libgpushim.so, install the wheel, or have "
-                              "%s in LD_LIBRARY_PATH" % _native.FILE)
-        driver, host = _driver(), self.place == PINNED
+    def _kind(self) -> str:
+        return self.place
+
+    def _exportable(self) -> None:
+        self._live()
+
+    def _give(self) -> None:
+        native, driver, host = _dlpack.functions(), _driver(), self.place == PINNED
         source = _native.Source(
             _native.address(driver.cuCtxPushCurrent_v2), _native.address(driver.cuCtxPopCurrent_v2),
             None if host else _native.address(driver.cuMemFree_v2),
             _native.address(driver.cuMemFreeHost) if host else None,
             _native.address(driver.cuDevicePrimaryCtxRelease_v2), self._context.handle, self._pointer, self.device)
-        self._owned = self._native["own"](source)
+        self._owned = native["own"](source)
         if not self._owned:
             raise MemoryError("no host memory for an export by DLPack")
-
-    def __dlpack_device__(self):
-        return (_DLPACK_DEVICES[self.place], self.device)
-
-    def _dlpack_device(self, wanted):
-        """The device that a capsule names: the buffer's, or, if the consumer asks for it, the CPU for pinned memory
-        and the GPU for managed memory."""
-        mine = self.__dlpack_device__()
-        if wanted is None or tuple(wanted) == mine:
-            return mine
-        other = {PINNED: _DLPACK_CPU, MANAGED: (_DLPACK_DEVICES[DEVICE], self.device)}.get(self.place)
-        if tuple(wanted) == other:
-            return other
-        raise BufferError("dl_device %r: the buffer is on %r and is not copied" % (tuple(wanted), mine))
-
-    def __dlpack__(self, stream=None, *, max_version=None, dl_device=None, copy=None):
-        """A capsule for a consumer, which holds the buffer. The buffer has no work of its own that `stream`
-        would have to wait for. Raises BufferError for what it cannot do: a copy, another device; ValueError for
-        a freed buffer."""
-        self._live()
-        if stream is not None and (not isinstance(stream, int) or stream < -1 or stream == 0):
-            raise BufferError("stream %r: not None, -1, 1, 2 or the handle of a stream" % (stream,))
-        if copy:
-            raise BufferError("copy=%r: the buffer exports its own memory alone" % (copy,))
-        kind, ordinal = self._dlpack_device(dl_device)
-        versioned = max_version is not None and max_version[0] >= 1
-        name = b"dltensor_versioned" if versioned else b"dltensor"
-        shape = (ctypes.c_int64 * len(self.shape))(*self.shape)
-        with _lock:
-            self._live()
-            if not self._owned:
-                self._own()
-            managed = self._native["export"](self._owned, _native.Tensor(
-                shape, len(shape), kind, ordinal, self._code, self._bits, versioned))
-        if not managed:
-            raise MemoryError("no host memory for an export by DLPack")
-        return _CAPSULE_NEW(managed, name, _native.address(self._native["drop_capsule"]))

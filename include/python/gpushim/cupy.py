@@ -11,12 +11,13 @@ order, as in CuPy's pool; so nothing waits. The stream is kept as long as its ar
 cupy.cuda.ExternalStream as long yourself: CuPy does not own it.
 """
 import gc
+from typing import Any
 
 import gpushim
 from gpushim import _memory
 
 
-def malloc(size):
+def malloc(size: int) -> Any:
     """Allocates for CuPy: takes bytes, returns a cupy.cuda.MemoryPointer on the current device.
 
     Raises cupy.cuda.memory.OutOfMemoryError. Where the library does not serve, CuPy's default pool does.
@@ -37,7 +38,7 @@ def malloc(size):
     return cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(address, size, owner, device), 0)
 
 
-def use():
+def use() -> bool:
     """Makes CuPy allocate through gpushim: malloc is its allocator. Returns False, with nothing changed, where
     the library is not in the process. Raises CuPy's ValueError in a using_allocator block."""
     import cupy

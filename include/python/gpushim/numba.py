@@ -10,6 +10,8 @@ the work is complete that the default stream and the streams of numba.cuda.strea
 last reference to the array went away. Streams of other packages (numba.cuda.external_stream,
 such as PyTorch's) do not wait for the default stream: name them with uses().
 """
+from typing import Any
+
 import gpushim
 from gpushim import _memory
 
@@ -50,7 +52,7 @@ def _manager():
     return Manager
 
 
-def use():
+def use() -> bool:
     """Makes Numba free arrays through gpushim. Returns False, with nothing changed, where the library is not in
     the process. Contexts that Numba had before keep their memory manager."""
     if not gpushim.version():
@@ -61,7 +63,7 @@ def use():
     return True
 
 
-def uses(array, stream):
+def uses(array: Any, stream: Any) -> None:
     """Declares that work of `stream` uses a device array, for streams that do not wait for the default stream.
 
     Call it while there is a reference to the array. `stream` is Numba's. Raises ValueError, MemoryError (of the

@@ -5,11 +5,13 @@
 
 RMM names the stream of each allocation and of each free, so nothing waits.
 """
+from typing import Any
+
 import gpushim
 from gpushim import _memory
 
 
-def resource(device=0):
+def resource(device: int = 0) -> Any:
     """An rmm.mr.CallbackMemoryResource of memory in the order of a stream, on a device (its ordinal).
 
     Its allocations raise MemoryError where there is no memory, which RMM turns into its own out of memory.
@@ -40,7 +42,7 @@ def resource(device=0):
     return rmm.mr.CallbackMemoryResource(allocate, deallocate)
 
 
-def use(device=0):
+def use(device: int = 0) -> bool:
     """Makes RMM allocate on a device through gpushim. Returns False, with nothing changed, where the library is
     not in the process. Buffers that there are keep the resource they came from."""
     if not gpushim.version():

@@ -10,6 +10,7 @@ any code: gpushim --torch=tensors python train.py (docs/api.md, "Frameworks").
 """
 import ctypes
 import sys
+from typing import Any, List
 
 import gpushim
 
@@ -75,10 +76,10 @@ def _answer_memory_stats(torch):
     torch.cuda.memory_summary = torch.cuda.memory.memory_summary = _memory_summary
 
 
-_used = []  # PyTorch's allocator once use() has set it; PyTorch calls it until the process ends
+_used: List[Any] = []  # PyTorch's allocator once use() has set it; PyTorch calls it until the process ends
 
 
-def use():
+def use() -> bool:
     """Makes PyTorch allocate through gpushim, and torch.cuda.memory_allocated and its relatives answer from
     gpushim. Returns False, with nothing changed, where the library is not in the process. Raises PyTorch's
     RuntimeError once it has allocated memory of its own.

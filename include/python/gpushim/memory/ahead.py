@@ -1,0 +1,101 @@
+"""Allocations that a program awaits, and blocks ahead of need."""
+from __future__ import annotations
+
+import asyncio
+import ctypes
+from types import TracebackType
+from typing import Any, Generator, Optional, Type
+
+from gpushim.memory import calls
+from gpushim.memory.buffers import Buffer, Place, place_of
+from gpushim.memory.calls import Use, WarmingStruct, check, invalid, number
+
+
+def _make(context: Optional[int], nbytes: int, place: Place, options: Any) -> Buffer:
+    buffer = Buffer.__new__(Buffer)
+    buffer._wanted_context = context
+    Buffer.__init__(buffer, nbytes, place, **options)
+    return buffer
+
+
+def allocate_async(nbytes: int, place: Place = Place.DEVICE, *, alignment: int = 0, zeroed: bool = False,
+                   growth: float = 1.5, limit: int = 0) -> "asyncio.Future[Buffer]":
+    """A future of the running loop whose result is a Buffer: `buffer = await allocate_async(4096)`.
+
+    Arguments, errors: as of Buffer; wrong ones raise at once, others at the await. A thread of the loop's executor
+    allocates in the calling thread's current CUDA context, so the loop is not blocked. If the future is cancelled, its
+    memory is freed as soon as it is there. Raises RuntimeError without a running loop.
+    """
+    loop = asyncio.get_running_loop()
+    number(nbytes, "nbytes", 1)
+    options = {"alignment": number(alignment, "alignment"), "zeroed": zeroed, "growth": growth,
+               "limit": number(limit, "limit")}
+    return loop.run_in_executor(None, _make, calls.functions()["context"](), nbytes, place_of(place), options)
+
+
+class Warming(calls.Held):
+    """Allocates blocks ahead of need on a thread of its own: "4K:50,64K:20", as gpushim.warm_up.
+
+    poll() says whether it is done, wait() waits, `await` waits without blocking the loop. close(), the end of a `with`,
+    or the last reference waits, too. Raises Error "INACTIVE" without the library, "INVALID", "NO_MEMORY".
+    """
+
+    _struct: Optional[WarmingStruct] = None
+
+    def __init__(self, blocks: str, device: int = 0) -> None:
+        if not isinstance(blocks, str):
+            raise TypeError("Warming: blocks are a str, not %s" % type(blocks).__name__)
+        struct, ordinal = WarmingStruct(), number(device, "device")
+        if ordinal >= 1 << 31 or "\0" in blocks:
+            raise invalid("Warming(%r, %d)" % (blocks, ordinal), "not a list of blocks, or no ordinal")
+        check("Warming(%r)" % blocks, "warming_start", struct, ordinal, blocks.encode())
+        self._struct, self._about = struct, "Warming(%r)" % blocks
+
+    @property
+    def closed(self) -> bool:
+        """Whether its end has been waited for."""
+        return self._struct is None or not self._struct.begun
+
+    def _live(self, about: str) -> None:
+        if self.closed:
+            raise invalid(about, "it has ended")
+
+    def poll(self) -> bool:
+        """Whether it is done; does not wait."""
+        if self.closed:
+            return True
+        ready = ctypes.c_int()
+        with Use("poll", self):
+            check("poll", "warming_poll", self._struct, ctypes.byref(ready))
+        return bool(ready.value)
+
+    def wait(self) -> None:
+        """Waits until it is done. Raises Error as gpushim_warm_up; a second call: no effect."""
+        if not self.closed:
+            with Use("wait", alone=self):
+                check(self._about, "warming_wait", self._struct)
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self._completes().__await__()
+
+    async def _completes(self) -> None:
+        while not self.poll():
+            await asyncio.sleep(0.0005)
+        self.wait()
+
+    def close(self) -> None:
+        """Waits; a failure was of no interest."""
+        if not self.closed:
+            with Use("close", alone=self):
+                calls.call("warming_wait", self._struct)
+
+    def __enter__(self) -> "Warming":
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        self.close()
+
+    def __del__(self, ended: Any = calls.ended) -> None:
+        if self._struct is not None:
+            ended(self.close)

@@ -1,0 +1,108 @@
+"""Many copies with one wait, copies of rows, and batches of buffers."""
+from __future__ import annotations
+
+import ctypes
+from types import TracebackType
+from typing import Any, Iterable, Iterator, Optional, Sequence, Type
+
+from gpushim.memory import calls
+from gpushim.memory.buffers import Buffer, Place, ZEROED, place_of
+from gpushim.memory.calls import BufferStruct, Use, check, invalid, number, stream_handle
+
+# ---- many copies, rows -----------------------------------------------------------------
+
+
+class Copy:
+    """A copy for copy_batch: `nbytes` bytes from src_offset of src to dst_offset of dst."""
+
+    def __init__(self, dst: Buffer, src: Buffer, nbytes: int, dst_offset: int = 0, src_offset: int = 0) -> None:
+        if not isinstance(dst, Buffer) or not isinstance(src, Buffer):
+            raise TypeError("Copy: dst and src are Buffers")
+        self.dst, self.src, self.nbytes = dst, src, number(nbytes, "Copy: nbytes", 1)
+        self.dst_offset, self.src_offset = number(dst_offset, "Copy: dst_offset"), number(src_offset, "src_offset")
+
+
+def copy_batch(copies: Iterable[Copy], stream: Any = None) -> int:
+    """Makes many copies with one wait at most; all are checked before the first. Returns their number.
+
+    stream: as of Buffer.copy_from. Raises Error, of which "CUDA" says how many were queued before it.
+    """
+    wanted, handle, done = list(copies), stream_handle(stream), ctypes.c_size_t()
+    if not all(isinstance(one, Copy) for one in wanted):
+        raise TypeError("copy_batch: Copy objects are needed")
+    if not wanted:
+        return 0
+    with Use("copy_batch", *(one.dst for one in wanted), *(one.src for one in wanted)):
+        rows = (calls.CopyStruct * len(wanted))(*(
+            calls.CopyStruct(ctypes.pointer(one.dst._struct), one.dst_offset, ctypes.pointer(one.src._struct),
+                             one.src_offset, one.nbytes) for one in wanted))
+        result = calls.call("copy_batch", rows, len(wanted), handle, ctypes.byref(done))
+    if result != calls.OK:
+        raise calls.error(result, "copy_batch, after %d of %d copies" % (done.value, len(wanted)))
+    return done.value
+
+
+def copy_rows(dst: Buffer, src: Buffer, *, width: int, rows: int, dst_pitch: int, src_pitch: int,
+              dst_offset: int = 0, src_offset: int = 0, stream: Any = None) -> None:
+    """Copies `rows` rows of `width` bytes, which begin dst_pitch and src_pitch bytes apart. stream: as of
+    Buffer.copy_from. Raises Error "INVALID" also if rows overlap or leave a buffer, "CUDA" also for a pitch beyond
+    the device's limit."""
+    if not isinstance(dst, Buffer) or not isinstance(src, Buffer):
+        raise TypeError("copy_rows: dst and src are Buffers")
+    to, from_ = number(dst_offset, "dst_offset"), number(src_offset, "src_offset")
+    pitches = number(dst_pitch, "dst_pitch", 1), number(src_pitch, "src_pitch", 1)
+    shape = number(width, "width", 1), number(rows, "rows", 1)
+    with Use("copy_rows", dst, src):
+        check("copy_rows", "buffer_copy_rows", dst._struct, to, pitches[0], src._struct, from_, pitches[1], *shape,
+              stream_handle(stream))
+
+
+# ---- batches ---------------------------------------------------------------------------
+
+
+class Batch(Sequence[Buffer]):
+    """Buffers of `sizes` bytes as neighbours in one allocation: all of them, or none.
+
+        with Batch([4096, 100]) as (weights, bias): ...
+
+    .block owns the memory, and its copy copies all; the items are views of it. alignment: of each, 0: 256. Errors,
+    place, zeroed: as of Buffer.
+    """
+
+    def __init__(self, sizes: Iterable[int], place: Place = Place.DEVICE, *, alignment: int = 0,
+                 zeroed: bool = False) -> None:
+        wanted = [number(one, "Batch: a size", 1) for one in sizes]
+        if not wanted:
+            raise invalid("Batch", "no sizes")
+        block, parts = BufferStruct(), (BufferStruct * len(wanted))()
+        check("Batch of %d" % len(wanted), "batch_create", block, parts, (ctypes.c_size_t * len(wanted))(*wanted),
+              len(wanted), place_of(place), number(alignment, "alignment"), ZEROED if zeroed else 0)
+        self.block = Buffer._of(block)
+        self._parts = [Buffer._of(BufferStruct.from_buffer_copy(one), self.block) for one in parts]
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._parts[index]
+
+    def __iter__(self) -> Iterator[Buffer]:
+        return iter(self._parts)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the memory is freed."""
+        return self.block.closed
+
+    def close(self) -> None:
+        """Frees the memory of all. Errors: as of Buffer.close."""
+        self.block.close()
+
+    def __enter__(self) -> "Batch":
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        self.close()
+
+
