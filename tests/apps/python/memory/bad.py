@@ -1,0 +1,179 @@
+"""bad.py - wrong arguments, closed objects and foreign pointers for every class of gpushim.memory: each is an exception
+of Python, and all data is as before. Prints a line for each, the same with the library and without it.
+
+It alone sees: a size that wraps around, a use of freed memory, a memoryview that outlives its memory, an exception of a
+callback that is lost, a failure that leaks or moves a buffer.
+"""
+import ctypes
+import os
+import sys
+
+from gpushim import memory
+from gpushim.memory import (Advice, Batch, Bridge, Buffer, Cache, Copy, Error, Place, Readback, Ring, StagingPool,
+                            Streams, Warming, copy_batch, copy_rows, upload)
+
+BIG = 2**64
+
+
+def told(name, *functions):
+    found = []
+    for function in functions:
+        try:
+            found.append(repr(function())[:30])
+        except (AttributeError, BufferError, EOFError, IndexError, OSError, TypeError, ValueError, Error) as error:
+            found.append(error.name if isinstance(error, Error) else type(error).__name__)
+    print("%s:" % name, " ".join(map(str, found)))
+
+
+class Wrong:
+    """A stream that is none, an array that is none."""
+    ptr = "7"
+    __cuda_array_interface__ = {"shape": (2,), "typestr": "<f4", "data": (64, False), "version": 3}
+
+
+class Strided:
+    __cuda_array_interface__ = {"shape": (2,), "typestr": "<f4", "data": (64, False), "version": 3, "strides": (8,)}
+
+
+told("sizes", *(lambda size=size: Buffer(size) for size in (0, -1, 2**63, BIG, BIG + 4096, 1.5, "4", None, True)))
+told("places", *(lambda place=place: Buffer(4, place) for place in (4, -1, "device", None)))
+told("too much", *(lambda place=place: Buffer(2**62, place) for place in Place))
+told("alignment", *(lambda value=value: Buffer(4, alignment=value) for value in (3, -2, BIG, 2.0)))
+told("growth", *(lambda value=value: Buffer(4, growth=value) for value in (0, 17, float("nan"), "2")))
+told("limit", lambda: Buffer(4, limit=-1), lambda: Buffer(4, limit=100).resize(101))
+
+data = bytes(range(100))
+device, host, managed = Buffer(100), Buffer(100, Place.HOST), Buffer(100, Place.MANAGED)
+device.put(data)
+host.put(data)
+for buffer in (device, host):
+    told(
+        "ranges", lambda: buffer.put(data, 1), lambda: buffer.put(data, -1), lambda: buffer.put(b"", 0),
+        lambda: buffer.get(1, 100), lambda: buffer.get(BIG, 0), lambda: buffer.get(2, BIG - 1), lambda: buffer.get(-1),
+        lambda: buffer.get(20, into=bytearray(10)), lambda: buffer.get(into=bytearray()),
+        lambda: buffer.get_slot(4, 25), lambda: buffer.get_slot(BIG, 25), lambda: buffer.get_slot(0, 0),
+        lambda: buffer.view(90, 11), lambda: buffer.view(100), lambda: buffer.view(0, 0),
+        lambda: buffer.fill(256), lambda: buffer.fill(-1), lambda: buffer.fill(0, 50, 51))
+    told("moves", lambda: buffer.resize(0), lambda: buffer.resize(-5), lambda: buffer.resize(2**62),
+         lambda: buffer.view(10, 10).resize(11), lambda: buffer.view(10, 10).shrink(), lambda: buffer.shrink(-1))
+    told("objects", lambda: buffer.put("text"), lambda: buffer.put(7), lambda: buffer.get(4, into=b"1234"),
+         lambda: buffer.copy_from(data), lambda: buffer.copy_from(buffer), lambda: buffer.copy_from(None),
+         lambda: buffer.put(memoryview(bytearray(20))[::2]))
+    told("streams", *(lambda stream=stream: buffer.zero(stream) for stream in (-1, BIG, "0", 1.0, True, Wrong())))
+    told("managed", lambda: buffer.prefetch(0), lambda: buffer.advise(Advice.PREFER), lambda: buffer.advise(3))
+    assert buffer.get() == data
+told("devices", lambda: managed.prefetch(-2), lambda: managed.prefetch("0"), lambda: managed.prefetch(BIG),
+     lambda: memory.get_memory(-1), lambda: memory.get_memory(99), lambda: memory.get_visibility(BIG),
+     lambda: memory.get_visibility("0"))
+told("no address", lambda: device.memory(), lambda: host.device_address, lambda: host.__cuda_array_interface__,
+     lambda: device.view().__dlpack__())
+
+# ---- foreign pointers ----
+
+around = bytearray(100)
+inside = ctypes.addressof((ctypes.c_char * 100).from_buffer(around))
+told("foreign", lambda: Buffer.around(inside, 100, Place.HOST), lambda: Buffer.around(inside, 100, Place.DEVICE),
+     lambda: Buffer.around(64, 8, Place.MANAGED), lambda: Buffer.around(0, 8, Place.DEVICE),
+     lambda: Buffer.around(device.address, 101, Place.PINNED), lambda: Buffer.around(device.address, BIG, Place.DEVICE),
+     lambda: Buffer.around(device.address, 2**40, Place.DEVICE), lambda: Buffer.around(device.address, 100),
+     lambda: Buffer.around(-1, 1, Place.DEVICE), lambda: Buffer.around(b"read only"), lambda: Buffer.around("text"),
+     lambda: Buffer.around(Wrong()), lambda: Buffer.around(Strided()), lambda: Buffer.around(bytearray()))
+told("batches", lambda: Batch([]), lambda: Batch([4, 0]), lambda: Batch([4, -1]), lambda: Batch([4, "4"]),
+     lambda: Batch([2**62, 2**62, 2**62]), lambda: Batch(4), lambda: Batch([4])[1])
+told("copies", lambda: Copy(device, data, 4), lambda: copy_batch([7]), lambda: copy_batch([]),
+     lambda: copy_batch([Copy(host, device, 10), Copy(host, device, 101)]), lambda: Copy(host, device, -1),
+     lambda: copy_rows(host, device, width=8, rows=20, dst_pitch=8, src_pitch=8),
+     lambda: copy_rows(host, device, width=8, rows=2, dst_pitch=4, src_pitch=8),
+     lambda: copy_rows(host, host, width=8, rows=2, dst_pitch=8, src_pitch=8),
+     lambda: copy_rows(host, device, width=8, rows=-2, dst_pitch=8, src_pitch=8))
+
+# ---- caches, read-back, rings ----
+
+cache, pool = Cache(Place.DEVICE, 2, 1000), StagingPool(1)
+taken = cache.take("key", 100)
+told("caches", lambda: Cache(Place.DEVICE, 0), lambda: Cache(9), lambda: cache.take("", 4), lambda: cache.take(7, 4),
+     lambda: cache.take("key", 0), lambda: cache.take("key", 901), lambda: cache.give(device), lambda: cache.give(None),
+     lambda: Cache().give(taken), lambda: cache.trim(-1), lambda: cache.give(taken), lambda: cache.give(taken),
+     taken.get, lambda: taken.__dlpack__())
+held = pool.take("a", 10)
+told("pools", lambda: pool.take("b", 10), lambda: Readback(pool, device), lambda: upload(device, b"1", pool=pool),
+     held.close, lambda: pool.taken, lambda: upload(device, data + data, pool=pool), lambda: pool.taken,
+     lambda: upload(device, b"1", pool=cache), lambda: upload(device, b"1", pool=pool, interval=-1))
+told("read-back", lambda: Readback(cache, device), lambda: Readback(pool, device, 1, 100), lambda: Readback(pool, data),
+     lambda: Readback(None, device))
+read = Readback(pool, device, 10, 20)
+told("read-back", lambda: read.memory(0, 21), lambda: read.memory(-1), lambda: read.memory(20), read.close, read.poll,
+     read.wait, read.memory, read.close)
+ring, streams = Ring(1, 10), Streams()
+told("rings", lambda: Ring(0, 1), lambda: Ring(1, -1), lambda: Ring(2**62, 2**62), ring.pop, ring.next, ring.push,
+     ring.push, ring.space)
+told("streams", lambda: memory.stream_wait(None), lambda: memory.stream_after(0, None), lambda: memory.stream_wait(-1))
+told("bridges", lambda: Bridge(0), lambda: Bridge(4, "sync"), lambda: Bridge(4, interval="1"),
+     lambda: Bridge(4, device=-1), lambda: Bridge(4).flush_to_device(2, 3))
+told("blocks", lambda: Warming(4), lambda: Warming("4K:1", -1), lambda: Warming("4\0K"))
+
+# ---- memoryviews hold the memory ----
+
+pinned, slot = Buffer(64, Place.PINNED), ring.next()
+view, part, of_slot = pinned.memory(), pinned.view(8).memory(), slot.memory()
+told("viewed", pinned.close, lambda: pinned.resize(1000), pinned.shrink, ring.close)
+view[:] = bytes(64)
+view.release()
+told("viewed", pinned.close)
+part.release()
+of_slot.release()
+kept = []
+told("kept", lambda: memory.read_back(pool, device, lambda chunk, at: kept.append(chunk), chunk_bytes=50),
+     pool.trim, pool.close, lambda: kept[0].release(), pool.trim)
+
+# ---- closed ----
+
+for one in (pinned, ring, streams, cache, held):
+    one.close()
+    one.close()
+told("closed", lambda: pinned.put(b"1"), lambda: pinned.address, lambda: pinned.resize(4), pinned.view, pinned.memory,
+     lambda: pinned.__dlpack__(), lambda: pinned.device_address, lambda: device.copy_from(pinned), slot.get, ring.space,
+     ring.push, lambda: ring.pushed, lambda: streams.upload.handle, lambda: streams.upload.wait(),
+     lambda: device.zero(streams.compute), lambda: cache.take("key", 4))
+moved = Buffer(100)
+before = moved.view(0, 10)
+moved.resize(1000)
+told("moved", before.get, before.close, lambda: moved.nbytes)
+
+# ---- callbacks and files ----
+
+
+class Stop(Exception):
+    """What a callback raises."""
+
+
+def stops(chunk, at, *unused):
+    if at:
+        raise Stop("at %d" % at)
+
+
+with open("file", "wb") as file:
+    file.write(bytes(10000))
+roomy = StagingPool(4)
+for function in (lambda: memory.read_file("file", stops, chunk_bytes=4096),
+                 lambda: memory.read_back(roomy, moved, stops, chunk_bytes=300)):
+    try:
+        function()
+    except Stop as stop:
+        print("stopped:", stop)
+chunks = []
+told("files", lambda: memory.read_file("none", stops), lambda: memory.read_file(".", stops),
+     lambda: memory.read_file("file", None), lambda: memory.read_file("file", stops, offset=-1),
+     lambda: memory.read_file("file", stops, nbytes=0), lambda: memory.read_file("file", stops, chunk_bytes=0),
+     lambda: memory.read_file("file", lambda chunk, *_: chunks.append(chunk)),
+     lambda: memory.read_file("a\0b", stops), lambda: memory.load("none"), lambda: memory.load("file", device),
+     lambda: memory.load("file", offset=10000), lambda: memory.load("file", nbytes=20000),
+     lambda: memory.save(device, "no/such/folder"), lambda: memory.save(pinned, "saved"),
+     lambda: memory.save(device, "saved", offset=101), lambda: os.listdir("."))
+told("chunks", lambda: chunks[0].get())
+try:
+    memory.Buffer(2**50)
+except Error as error:
+    print("an error:", isinstance(error, MemoryError), error.name, error.code, error.cuda_name)
+assert device.get() == data and sys.exc_info() == (None, None, None)
+assert pool.taken == 0

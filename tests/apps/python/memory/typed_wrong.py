@@ -1,0 +1,11 @@
+"""typed_wrong.py - each line below is a mistake that mypy finds: typed.py."""
+from gpushim.memory import Buffer, Cache, Place, Readback, Ring, allocate_async, get_memory
+
+a: str = Buffer(4).nbytes
+b = Buffer("4", Place.DEVICE)
+c = Buffer(4, "device")
+d: int = Cache().take("key", 4)
+e: bytes = Ring(1, 1).space()
+f: Buffer = allocate_async(4)
+g: str = get_memory().total
+h = Readback(Buffer(4), Cache())
