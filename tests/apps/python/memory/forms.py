@@ -9,6 +9,7 @@ import re
 import sys
 
 import gpushim
+from gpushim.group import Group
 from gpushim.memory import (Advice, Batch, Bridge, Buffer, Cache, Copy, Error, Place, Readback, Ring, StagingPool,
                             Strategy, Streams, Warming, allocate_async, calls, copy_batch, copy_rows, enable_peers,
                             get_memory, get_visibility, load, read_back, read_file, save, stream_after, stream_wait,
@@ -196,7 +197,10 @@ asyncio.run(ahead())
 devices()
 with open(sys.argv[1], encoding="utf-8") as header:
     offered = set(re.findall(r"^static inline [^;{(]*?\bgpushim_(\w*[a-z])\(", header.read(), re.M))
-lacking = offered - called
+# gpushim.group.Group is written in Python, of gpushim.buffer's buffers (tests/apps/python/groups.py).
+groups = {"group_create", "group_preallocate", "group_alloc", "group_alloc_typed", "group_get", "group_clear", "group_free"}
+assert groups <= offered and {"preallocate", "allocate", "statistics", "free"} <= set(dir(Group)), dir(Group)
+lacking = offered - called - groups
 if not gpushim.active():
     lacking -= {"warming_poll", "warming_wait"}  # nothing to warm up
 assert len(offered) > 45, offered
