@@ -23,7 +23,7 @@ uint64_t gs_sample_hash(const struct gs_sample *key)
 static bool same_key(const struct gs_sample *a, const struct gs_sample *b)
 {
     return a->stack == b->stack && a->stream == b->stream && a->api == b->api &&
-           a->device == b->device && a->kind == b->kind;
+           a->device == b->device && a->kind == b->kind && a->phase == b->phase;
 }
 
 /* Returns the slot of the key, or the empty slot where the key belongs. */
@@ -72,6 +72,7 @@ struct gs_sample *gs_samples_at(struct gs_samples *samples, const struct gs_samp
                                    .api = key->api,
                                    .device = key->device,
                                    .kind = key->kind,
+                                   .phase = key->phase,
                                    .used = true};
         samples->count++;
     }

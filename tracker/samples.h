@@ -18,7 +18,8 @@ struct gs_sample {
     uint16_t api;
     int16_t device;
     uint8_t kind;
-    bool used; /* in a table: false marks an empty slot */
+    uint8_t phase; /* the conditions of deny: rules that held: phases.h */
+    bool used;     /* in a table: false marks an empty slot */
     /* The sums. */
     uint64_t alloc_count, alloc_bytes; /* all allocations */
     uint64_t live_count, live_bytes;

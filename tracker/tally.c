@@ -52,13 +52,14 @@ void gs_tally_clear(struct gs_tally *tally)
 }
 
 void gs_tally_add(struct gs_tally *tally, const struct gs_allocation *allocation,
-                  double weight)
+                  uint8_t phase, double weight)
 {
     struct gs_sample part = {.stream = allocation->stream,
                              .stack = allocation->stack,
                              .api = allocation->api,
                              .device = allocation->device,
                              .kind = allocation->kind,
+                             .phase = phase,
                              .alloc_count = 1,
                              .alloc_bytes = allocation->bytes,
                              .likely_allocs = weight,
@@ -71,7 +72,7 @@ void gs_tally_add(struct gs_tally *tally, const struct gs_allocation *allocation
     gs_tracker_lock_give(&stripe->lock, GS_RANK_TALLY);
 }
 
-enum gs_status gs_tally_copy(struct gs_tally *tally, struct gs_samples *out)
+enum gs_status gs_tally_copy(struct gs_tally *tally, bool phases, struct gs_samples *out)
 {
     enum gs_status status = GS_OK;
 
@@ -79,8 +80,10 @@ enum gs_status gs_tally_copy(struct gs_tally *tally, struct gs_samples *out)
         struct stripe *stripe = &tally->stripes[i];
         gs_tracker_lock_take(&stripe->lock, GS_RANK_TALLY);
         for (size_t k = 0; k < stripe->samples.capacity && status == GS_OK; k++) {
-            if (stripe->samples.slots[k].used) {
-                status = gs_samples_add(out, &stripe->samples.slots[k]);
+            struct gs_sample sample = stripe->samples.slots[k];
+            sample.phase = phases ? sample.phase : 0;
+            if (sample.used) {
+                status = gs_samples_add(out, &sample);
             }
         }
         gs_tracker_lock_give(&stripe->lock, GS_RANK_TALLY);

@@ -20,11 +20,14 @@ void gs_tally_destroy(struct gs_tally *tally);
 void gs_tally_clear(struct gs_tally *tally);
 
 /* Adds an allocation that represents `weight` of its kind. Without memory for a new call
- * site the allocation is left out. */
+ * site the allocation is left out.
+ * In: phase  as in gs_sample */
 void gs_tally_add(struct gs_tally *tally, const struct gs_allocation *allocation,
-                  double weight);
+                  uint8_t phase, double weight);
 
-/* Adds all sums to `out`. Errors: GS_ERR_HOST_NOMEM  a part is missing. */
-enum gs_status gs_tally_copy(struct gs_tally *tally, struct gs_samples *out) GS_MUST_USE;
+/* Adds all sums to `out`. phases: those of each phase apart. Errors: GS_ERR_HOST_NOMEM  a
+ * part is missing. */
+enum gs_status gs_tally_copy(struct gs_tally *tally, bool phases,
+                             struct gs_samples *out) GS_MUST_USE;
 
 #endif

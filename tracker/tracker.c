@@ -263,7 +263,9 @@ uint32_t gs_tracker_add_block(struct gs_tracker *tracker, uint64_t addr, uint64_
 void gs_tracker_tally(struct gs_tracker *tracker, const struct gs_allocation *allocation)
 {
     if (tracker && tracker->tally) {
-        gs_tally_add(tracker->tally, allocation, gs_tracker_weight(tracker, allocation));
+        gs_tally_add(tracker->tally, allocation,
+                     gs_phases_now(tracker->config.phases, gs_tracker_now(tracker)),
+                     gs_tracker_weight(tracker, allocation));
     }
 }
 

@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "gs_base.h"
+#include "tracker/phases.h"
 #include "tracker/sampling.h"
 #include "tracker/stacks/stacks.h"
 
@@ -128,6 +129,7 @@ struct gs_tracker_config {
     struct gs_state_memory *memory; /* holds all state of the tracker; NULL: not in a
                                      * file */
     bool tally;                     /* keep the sums of gs_tracker_tally, for a profile */
+    struct gs_phases *phases;    /* conditions that the tally keeps apart; NULL: none */
     struct gs_sampling sampling; /* which allocations have a stack; all 0: all of them */
     enum gs_free_stacks free_stacks;
     bool stopped;  /* gs_tracker_switch starts it */

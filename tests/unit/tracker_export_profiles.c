@@ -217,7 +217,7 @@ Test(export_samples, threads_tally_at_once)
         cr_assert_eq(pthread_create(&threads[i], NULL, tally_many, tracker), 0);
     for (unsigned i = 0; i < TALLY_THREADS; i++)
         pthread_join(threads[i], NULL);
-    cr_assert_eq(gs_tally_copy(tracker->tally, &samples), GS_OK);
+    cr_assert_eq(gs_tally_copy(tracker->tally, false, &samples), GS_OK);
     cr_assert_eq(samples.count, 100);
     for (size_t i = 0; i < samples.capacity; i++) {
         if (samples.slots[i].used)

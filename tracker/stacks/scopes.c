@@ -78,6 +78,16 @@ enum gs_status gs_scopes_end(void)
     return GS_OK;
 }
 
+bool gs_scopes_path(char out[GS_SCOPE_PATH_SIZE])
+{
+    const struct gs_scopes *scopes = scopes_of_thread;
+    unsigned length = scopes != NULL ? path_length(scopes) : 0;
+
+    memcpy(out, length > 0 ? scopes->path : "", length);
+    out[length] = '\0';
+    return length > 0;
+}
+
 bool gs_scopes_path_has(const char *path, size_t length, const char *name)
 {
     const char *end = path + length;

@@ -34,6 +34,9 @@ enum gs_status gs_scopes_begin(const char *name) GS_MUST_USE;
 /* Ends the innermost scope. Errors: GS_ERR_NOT_FOUND. */
 enum gs_status gs_scopes_end(void) GS_MUST_USE;
 
+/* Copies the path of the calling thread's scopes; false: it is in none. */
+bool gs_scopes_path(char out[GS_SCOPE_PATH_SIZE]);
+
 /* Returns true if a scope of this name is among those of a path, such as step/forward. */
 bool gs_scopes_path_has(const char *path, size_t length, const char *name);
 /* The same of the calling thread's scopes. */

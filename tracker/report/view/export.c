@@ -109,7 +109,7 @@ static enum gs_status fill_samples(struct gs_export *export)
     }
     gs_records_visit(export->tracker, add_live, &sum);
     if (sum.status == GS_OK && export->tracker->tally) {
-        sum.status = gs_tally_copy(export->tracker->tally, &samples);
+        sum.status = gs_tally_copy(export->tracker->tally, false, &samples);
     }
     if (sum.status == GS_OK) {
         sum.status = list_samples(export, &samples);
