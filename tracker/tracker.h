@@ -101,6 +101,8 @@ enum gs_error_kind {
     GS_ERROR_NOT_IDLE,  /* a free took the device for idle, and work was running */
     GS_ERROR_STALE_HANDLE, /* gs_bad_use, of a handle: destroyed before */
     GS_ERROR_RELEASED_USE, /* gs_bad_use: the memory has no pages now */
+    GS_ERROR_OVER_BUDGET,  /* a peak: rule; the report alone finds it, as the next */
+    GS_ERROR_DENIED_CALL,  /* a deny: rule */
     GS_ERROR_KINDS
 };
 

@@ -589,6 +589,13 @@ static inline bool gs_error_is_use(const struct gs_error *error)
            error->kind == GS_ERROR_STALE_HANDLE || error->kind == GS_ERROR_RELEASED_USE;
 }
 
+/* Returns true for a rule that was broken: beyond_rule is its number + 1, `bytes` and
+ * `repeats` are those of the calls or the peak, and `freed` is the call site. */
+static inline bool gs_error_is_broken_rule(const struct gs_error *error)
+{
+    return error->kind == GS_ERROR_OVER_BUDGET || error->kind == GS_ERROR_DENIED_CALL;
+}
+
 static inline bool gs_error_is_free(const struct gs_error *error)
 {
     return error->kind <= GS_ERROR_MISMATCHED_FREE;

@@ -34,6 +34,7 @@
 #include "shim/order/verify.h"
 #include "shim/parts.h"
 #include "shim/record.h"
+#include "shim/report/leak_rules.h"
 #include "shim/report/outputs.h"
 #include "shim/settings/environment.h"
 #include "shim/settings/log.h"
@@ -204,16 +205,18 @@ static enum gs_status create_tracker(struct gs_state *state)
                     "call stacks cannot be recorded; going on without them");
         state->stacks = NULL;
     }
-    struct gs_tracker_config tracker = {.api_names = gs_api_names(),
-                                        .api_count = GS_API_COUNT,
-                                        .stacks = state->stacks,
-                                        .memory = stacks.memory,
-                                        .free_history = FREE_HISTORY,
-                                        .tally = gs_outputs_tallied(),
-                                        .sampling = gs_record_sampling(&state->options),
-                                        .free_stacks = free_stacks_of(&state->options),
-                                        .stopped = !state->options.track_start,
-                                        .clock = kernels_clock()};
+    struct gs_tracker_config tracker = {
+        .api_names = gs_api_names(),
+        .api_count = GS_API_COUNT,
+        .stacks = state->stacks,
+        .memory = stacks.memory,
+        .free_history = FREE_HISTORY,
+        .tally = gs_outputs_tallied() || gs_rules_deny(),
+        .phases = gs_rules_deny() ? gs_suppressions_phases(gs_rules()) : NULL,
+        .sampling = gs_record_sampling(&state->options),
+        .free_stacks = free_stacks_of(&state->options),
+        .stopped = !state->options.track_start,
+        .clock = kernels_clock()};
     return gs_tracker_create(&tracker, &state->tracker);
 }
 
@@ -259,6 +262,7 @@ static bool create_parts(struct gs_state *state)
 {
     enum gs_status status = GS_OK;
     if (state->options.track) {
+        gs_rules_start(&state->options);
         status = create_tracker(state);
     }
     if (status == GS_OK && state->options.pool) {

@@ -39,6 +39,7 @@
 
 static struct gs_suppressions *rules; /* atomic */
 static bool started;
+static bool denies;             /* constant after start */
 static char added_to[PATH_MAX]; /* a pattern, absolute; "": no file */
 
 /* The state of the log about one file. */
@@ -125,19 +126,24 @@ static void print_builtin(void)
     gs_text_free(&text);
 }
 
-/* Makes the rules of the options those of the next report. */
-static bool read_rules(const struct gs_options *options)
+/* Reads the rules of the options. NULL: no memory. */
+static struct gs_suppressions *read_rules(const struct gs_options *options)
 {
     struct gs_suppressions *made;
     if (gs_suppressions_create(&made) != GS_OK) {
-        return false;
+        return NULL;
     }
     add_files(made, options->suppressions);
     if (options->suppressions_builtin && gs_suppressions_add_builtin(made) != GS_OK) {
         gs_log_line(GS_LOG_WARN, "no memory for the built-in suppressions");
     }
+    return made;
+}
+
+/* Makes these rules those of the next report. */
+static void use_rules(struct gs_suppressions *made)
+{
     __atomic_store_n(&rules, made, __ATOMIC_RELEASE);
-    return true;
 }
 
 void gs_rules_start(const struct gs_options *options)
@@ -152,8 +158,10 @@ void gs_rules_start(const struct gs_options *options)
     if (options->write_suppressions[0]) {
         gs_log_pattern_keep(added_to, options->write_suppressions);
     }
-    if (options->track) {
-        (void)read_rules(options);
+    struct gs_suppressions *made = options->track ? read_rules(options) : NULL;
+    if (made) {
+        denies = gs_suppressions_has(made, GS_RULE_DENY);
+        use_rules(made);
     }
 }
 
@@ -186,7 +194,21 @@ const char *gs_rules_change(const struct gs_options *options)
                        gs_output_error_text(errno));
         return problem;
     }
-    return read_rules(options) ? NULL : gs_status_text(GS_ERR_HOST_NOMEM);
+    struct gs_suppressions *made = read_rules(options);
+    if (!made) {
+        return gs_status_text(GS_ERR_HOST_NOMEM);
+    }
+    if (gs_suppressions_has(made, GS_RULE_DENY)) {
+        gs_suppressions_destroy(made);
+        return "a file with deny: rules is read only at the start of a program";
+    }
+    use_rules(made);
+    return NULL;
+}
+
+bool gs_rules_deny(void)
+{
+    return denies;
 }
 
 struct gs_suppressions *gs_rules(void)

@@ -24,6 +24,10 @@ struct gs_suppressions *gs_rules(void);
 /* Whether a value of GPUSHIM_SUPPRESSIONS is a rule. */
 bool gs_rules_is_rule(const char *list);
 
+/* Whether a rule denies calls: the tracker then sums up all allocations by call site.
+ * Constant after start. */
+bool gs_rules_deny(void);
+
 /* Whether GPUSHIM_WRITE_SUPPRESSIONS names a file. */
 bool gs_rules_wanted(void);
 /* Adds to that file the rules that it lacks, all or none of them, and logs how many, or

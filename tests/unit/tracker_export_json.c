@@ -263,21 +263,22 @@ Test(export_json, an_error_with_both_ends)
     struct test_bytes bytes =
         test_export(tracker, test_report_config(), GS_EXPORT_json, 0);
     cr_assert_eq(bytes.status, GS_OK);
-    expect_line(&bytes, "{\"error\": \"double free\"",
-                "{\"error\": \"double free\", \"address\": \"0x7000\", \"device\": 0, "
-                "\"time_ns\": 4000000000, \"thread\": 41301, \"call\": \"cuMemFree\", "
-                "\"stack\": [0, 1], \"full_stack\": [0, 1], \"truncated\": false, "
-                "\"thread_name\": null, \"offset_bytes\": 0, "
-                "\"changed_bytes\": 0, \"first_changed\": 0, \"lost_with_context\": "
-                "false, \"repeats\": 0, \"waited_ns\": 0, \"use\": null, "
-                "\"first_freed\": {\"time_ns\": "
-                "3000000000, "
-                "\"thread\": 41233, "
-                "\"call\": \"cuMemFree\", \"stack\": null, \"full_stack\": null, "
-                "\"truncated\": false}, \"allocation\": {\"address\": \"0x7000\", "
-                "\"bytes\": 64, \"kind\": \"device\", \"device\": 0, \"time_ns\": "
-                "1000000000, \"thread\": 100, \"call\": \"cuMemAlloc\", \"stack\": "
-                "[0, 1], \"full_stack\": [0, 1], \"truncated\": false}},");
+    expect_line(
+        &bytes, "{\"error\": \"double free\"",
+        "{\"error\": \"double free\", \"address\": \"0x7000\", \"device\": 0, "
+        "\"time_ns\": 4000000000, \"thread\": 41301, \"call\": \"cuMemFree\", "
+        "\"stack\": [0, 1], \"full_stack\": [0, 1], \"truncated\": false, "
+        "\"thread_name\": null, \"offset_bytes\": 0, "
+        "\"changed_bytes\": 0, \"first_changed\": 0, \"lost_with_context\": "
+        "false, \"repeats\": 0, \"waited_ns\": 0, \"use\": null, \"broken_rule\": null, "
+        "\"first_freed\": {\"time_ns\": "
+        "3000000000, "
+        "\"thread\": 41233, "
+        "\"call\": \"cuMemFree\", \"stack\": null, \"full_stack\": null, "
+        "\"truncated\": false}, \"allocation\": {\"address\": \"0x7000\", "
+        "\"bytes\": 64, \"kind\": \"device\", \"device\": 0, \"time_ns\": "
+        "1000000000, \"thread\": 100, \"call\": \"cuMemAlloc\", \"stack\": "
+        "[0, 1], \"full_stack\": [0, 1], \"truncated\": false}},");
     cr_expect_not_null(strstr(bytes.data, "{\"error\": \"invalid free\", \"address\": "
                                           "\"0xdead0000\""));
     cr_expect_not_null(strstr(bytes.data, "\"errors\": 2,"));

@@ -155,27 +155,110 @@ Test(suppress, a_malformed_line_is_told_and_skipped)
 
     cr_expect_str_eq(
         problems.text,
-        "2: not one of leak:PATTERN, free:PATTERN, overrun:PATTERN and arg:PATTERN\n"
-        "3: not one of leak:PATTERN, free:PATTERN, overrun:PATTERN and arg:PATTERN\n"
+        "2: not one of leak:, free:, overrun:, arg:, peak: and deny:\n"
+        "3: not one of leak:, free:, overrun:, arg:, peak: and deny:\n"
         "4: no pattern\n"
         "5: no pattern\n"
-        "6: max_count is not a whole number\n"
-        "7: max_bytes is not a size (such as 20M)\n"
-        "8: max_count is given twice\n"
-        "9: unknown setting after the pattern (file, from, max_count, max_bytes and "
-        "device are known)\n"
-        "10: device is not a device number\n"
-        "11: max_bytes is for leak: rules only\n"
-        "12: max_count is not a whole number\n"
-        "13: max_bytes is not a size (such as 20M)\n"
+        "6: max_count is not a whole number: max_count=few\n"
+        "7: max_bytes is not a size (such as 20M): max_bytes=1X\n"
+        "8: max_count is given twice: max_count=1\n"
+        "9: unknown setting (file, from, max_count, max_bytes, device, not_from and "
+        "after "
+        "are known): max_cuont=1\n"
+        "10: device is not a device number: device=gpu\n"
+        "11: max_bytes is for leak: and peak: rules: max_bytes=1M\n"
+        "12: max_count is not a whole number: max_count=18446744073709551615\n"
+        "13: max_bytes is not a size (such as 20M): max_bytes=99999999999T\n"
         "14: a NUL byte\n"
-        "16: from has no pattern\n"
-        "17: from is given more than 8 times\n"
-        "18: file has no pattern\n"
-        "19: file is given twice\n"
+        "16: from has no pattern: from=\n"
+        "17: from is given more than 8 times: from=1\n"
+        "18: file has no pattern: file=\n"
+        "19: file is given twice: file=x.c\n"
         "20: no pattern\n");
     cr_assert_eq(gs_suppressions_count(rules), 2);
     cr_expect_eq(find_name(rules, "the second"), 1);
+    gs_suppressions_destroy(rules);
+}
+
+/* The value is in the line, and nothing of a bad rule stays. */
+Test(suppress, bad_budgets_are_told_and_skipped)
+{
+    static const char text[] = "peak:a\n"
+                               "peak:\n"
+                               "peak:a max_bytes=2\n"
+                               "peak:a max_bytes=-2G\n"
+                               "peak:a max_bytes=G\n"
+                               "peak:a max_bytes=2GB\n"
+                               "peak:a max_bytes=2G max_count=1\n"
+                               "peak:a max_bytes=2G after=3s\n"
+                               "deny:\n"
+                               "deny: after=3s\n"
+                               "deny:a max_bytes=2G\n"
+                               "deny:a file=x.c\n"
+                               "deny:a after=3\n"
+                               "deny:a after=-3s\n"
+                               "deny:a after=\n"
+                               "deny:a after=3s after=x\n"
+                               "deny:a after=99999999999999999999h\n"
+                               "deny:a not_from=\n"
+                               "leak:a not_from=x\n"
+                               "deny:cudaMalloc not from=rmm after=mark\n"
+                               "peak:a max_bytes=2G\n";
+    struct problems problems;
+    struct gs_suppressions *rules = rules_of(text, sizeof text - 1, &problems);
+
+    cr_expect_str_eq(
+        problems.text,
+        "1: a peak: rule needs max_bytes (such as max_bytes=2G)\n"
+        "2: a peak: rule needs max_bytes (such as max_bytes=2G)\n"
+        "3: max_bytes of a peak: rule needs a unit (K, M, G or T): max_bytes=2\n"
+        "4: max_bytes is not a size (such as 20M): max_bytes=-2G\n"
+        "5: max_bytes is not a size (such as 20M): max_bytes=G\n"
+        "6: max_bytes is not a size (such as 20M): max_bytes=2GB\n"
+        "7: max_count is not for peak: rules: max_count=1\n"
+        "8: after is for deny: rules only: after=3s\n"
+        "9: no pattern\n"
+        "10: no pattern\n"
+        "11: max_bytes is for leak: and peak: rules: max_bytes=2G\n"
+        "12: file is not for deny: rules: file=x.c\n"
+        "13: after is a time without a unit (ms, s, m or h): after=3\n"
+        "14: after is a negative time: after=-3s\n"
+        "15: after has neither a time (such as 30s) nor the pattern of a scope: after=\n"
+        "16: after is given twice: after=3s\n"
+        "17: after is too long a time: after=99999999999999999999h\n"
+        "18: not_from has no pattern: not_from=\n"
+        "19: not_from is for deny: rules only: not_from=x\n"
+        "20: the pattern of a call has a space (callers are from= and not_from=)\n");
+    cr_assert_eq(gs_suppressions_count(rules), 1);
+    cr_expect(gs_suppressions_has(rules, GS_RULE_PEAK));
+    cr_expect_not(gs_suppressions_has(rules, GS_RULE_DENY));
+    cr_expect_eq(gs_suppressions_rule(rules, 0)->max_bytes, 2 * GS_GIB);
+    gs_suppressions_destroy(rules);
+}
+
+/* Equal conditions are one, so that eight are enough for any number of rules. */
+Test(suppress, conditions_of_deny_rules_are_bits)
+{
+    static const char text[] = "deny:a after=10ms\ndeny:b after=2m\ndeny:c after=10ms\n"
+                               "deny:d after=train\ndeny:e after=train\ndeny:f\n"
+                               "deny:g after=3d_conv\n"
+                               "deny:h after=1\ndeny:h after=p\ndeny:h after=q\n"
+                               "deny:h after=r\ndeny:h after=s\ndeny:h after=t\n";
+    static const uint8_t bits[] = {1, 2, 1, 4, 4, 0, 8, 16, 32, 64, 128};
+    struct problems problems;
+    struct gs_suppressions *rules = rules_of(text, sizeof text - 1, &problems);
+
+    cr_expect_str_eq(problems.text,
+                     "8: after is a time without a unit (ms, s, m or h): after=1\n"
+                     "13: more than 8 different after= in all rules: t\n");
+    cr_assert_eq(gs_suppressions_count(rules), GS_ARRAY_LEN(bits));
+    for (uint32_t i = 0; i < GS_ARRAY_LEN(bits); i++) {
+        cr_expect_eq(gs_suppressions_rule(rules, i)->phase, bits[i], "rule %u", i);
+    }
+    const struct gs_phases *phases = gs_suppressions_phases(rules);
+    cr_expect_eq(phases->items[0].after_ns, 10000000);
+    cr_expect_eq(phases->items[1].after_ns, UINT64_C(120000000000));
+    cr_expect_str_eq(phases->items[2].scope, "train");
     gs_suppressions_destroy(rules);
 }
 

@@ -53,6 +53,9 @@ struct gs_rule_use {
     uint64_t count, bytes;
 };
 
+/* The most budgets that are exceeded, and call sites with denied calls. */
+#define GS_BROKEN_KEPT 256u
+
 struct gs_report_data {
     /* Live and lost: the leaks, the largest first, then the suppressed groups. */
     struct gs_groups groups;
@@ -77,8 +80,9 @@ struct gs_report_data {
     size_t slow_shown;                  /* of these, to print, from the front */
     uint64_t error_count;               /* each as often as it occurred */
     uint64_t errors_more;               /* call sites beyond those kept */
-    size_t errors_kept;                 /* call sites */
-    struct gs_error errors[GS_ERRORS_KEPT];
+    struct gs_samples calls;            /* all allocations, if there are deny: rules */
+    size_t errors_kept;                 /* call sites; broken rules are the last ones */
+    struct gs_error errors[GS_ERRORS_KEPT + GS_BROKEN_KEPT];
 };
 
 void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config *config,
@@ -248,6 +252,35 @@ void gs_report_suppress(const struct gs_tracker *tracker,
                         const struct gs_frame_table *frames, struct gs_report_data *data);
 
 struct gs_report_writer;
+
+/* "leak:run max_count=3 (rules.txt:7)". Returns `out`. */
+const char *gs_report_rule_text(const struct gs_rule *rule, char *out, size_t size);
+
+/* ---- budgets.c: peak: and deny: rules ---------------------------------------------- */
+
+/* Returns true if there are peak: rules, which need the owners at the peak. */
+bool gs_report_has_budgets(const struct gs_report_config *config);
+/* Gathers the calls that deny: rules are compared with. `apis`: as in
+ * gs_report_gather_peaks. */
+void gs_report_gather_calls(struct gs_tracker *tracker,
+                            const struct gs_report_config *config, const uint16_t *apis,
+                            size_t api_count, struct gs_report_data *data);
+/* Adds the stacks that the rules are compared with. */
+void gs_report_budget_stacks(const struct gs_report_config *config,
+                             const struct gs_report_data *data, struct gs_stack_ids *ids);
+/* Adds an error for each budget that is exceeded, and for each call site with denied
+ * calls. The stacks are named. */
+void gs_report_judge_budgets(const struct gs_tracker *tracker,
+                             const struct gs_report_config *config,
+                             const struct gs_frame_table *frames,
+                             struct gs_report_data *data);
+/* Adds what was broken, with the numbers and the rule. */
+void gs_report_broken_title(const struct gs_report_config *config,
+                            const struct gs_error *error, const char *call,
+                            struct gs_text *text);
+/* Prints a broken rule, with the stack of the call site. */
+void gs_report_broken(const struct gs_report_writer *writer, size_t number,
+                      const struct gs_error *error);
 
 /* ---- cached.c: memory that a framework's caching allocator keeps ------------------- */
 

@@ -130,8 +130,8 @@ suppress_files_case() {
   mkdir folder
   preloaded shim GPUSHIM_SUPPRESSIONS=one:missing::folder:two -- "$apps/leaky_shared"
   expect_status shim 0
-  expect_text shim.err '^gpushim: one:2: not one of leak:PATTERN, free:PATTERN, overrun:PATTERN and arg:PATTERN; ignored$'
-  expect_text shim.err '^gpushim: one:3: max_count is not a whole number; ignored$'
+  expect_text shim.err '^gpushim: one:2: not one of leak:, free:, overrun:, arg:, peak: and deny:; ignored$'
+  expect_text shim.err '^gpushim: one:3: max_count is not a whole number: max_count=many; ignored$'
   expect_text shim.err '^gpushim: GPUSHIM_SUPPRESSIONS: cannot read missing: '
   expect_text shim.err '^gpushim: GPUSHIM_SUPPRESSIONS: cannot read folder: not a regular file; left out$'
   expect_count shim.err '^gpushim: ' 4
@@ -280,3 +280,72 @@ suppress_much_case() {
   expect_text shim.err 'Suppressed: 1 allocation, 24[.]0 MiB by 1 rule$'
 }
 add_case "suppressions by the thousand" suppress_much_case
+
+# ---- Budgets -----------------------------------------------------------------------------
+
+# found_errors FILE: the errors of a report, each with its innermost frame.
+found_errors() {
+  sed -nE 's/^==[0-9]+== (ERROR [0-9]+: )?//; /^(budget exceeded|denied call)/ { s/ of [^ ]*:.*//; h }
+    /^    #0 / { x; /./ { G; s/\n +#0 ([^ ]+) .*/ at \1/p }; s/.*//; x }' "$1"
+}
+
+# The fault: a rule that a report shows, and that fails no run; or one that only the text has.
+budgets_case() {
+  need python3
+  printf '%s\n' 'peak:^load_weights$ max_bytes=20M' 'peak:leaky.c max_bytes=1G' 'peak: max_bytes=10M device=0' \
+    'deny:Async not_from=queue_scratch' 'deny:Host not_from=work' >rules
+  preloaded shim GPUSHIM_SUPPRESSIONS=rules GPUSHIM_ERROR_EXITCODE=9 GPUSHIM_OUTPUT=json,junit,sarif \
+    GPUSHIM_OUTPUT_FILE=r -- "$apps/leaky_$1"
+  expect_status shim 9
+  expect_text shim.err 'SUMMARY: gpushim: 3 errors, 28[.]5 MiB leaked in 7 allocations'
+  found_errors shim.err >found
+  expect_text found '^budget exceeded: 24[.]0 MiB at the peak of GPU 0, more than the 20[.]0 MiB at load_weights$'
+  expect_text found '^budget exceeded: 30[.]3 MiB at the peak of GPU 0, more than the 10[.]0 MiB at load_weights$'
+  expect_text found '^denied call: cu(da)?M[a-zA-Z]*Host[a-zA-Z]*, 1 call, 256 KiB, denied by deny:Host.* at stage_input$'
+  expect_equal errors 3 "$(wc -l <found)"
+  status=0
+  python3 -S "$here/report_json.py" validate "$sources/docs/schema/report-1.json" r.json >problems || status=$?
+  [[ $status -eq 0 || $status -eq 77 ]] || { cat problems && fail "r.json is not as its schema says"; }
+  uses outputs_ci
+  ci_list cases r.junit.xml >junit
+  expect_count junit '^failure[|][^|]*[|](budget exceeded|denied call): ' 3
+  ci_list results r.sarif >sarif
+  expect_count sarif '^error[|](over-budget|denied-call)[|]file:///.*/leaky[.]c:[0-9]+[|]' 3
+}
+for way in shared linked; do
+  add_case "suppressions budgets $way" budgets_case "$way"
+done
+
+# The fault: a run that keeps its budgets fails, or says anything of them.
+budgets_kept_case() {
+  printf '%s\n' 'peak: max_bytes=1G' 'peak:main max_bytes=32M' 'deny:^cu not_from=main' 'deny:^cu after=1h' \
+    'deny:^cu after=nothing' 'leak:leaky.c' >rules
+  preloaded shim GPUSHIM_SUPPRESSIONS=rules GPUSHIM_ERROR_EXITCODE=9 -- "$apps/leaky_shared"
+  expect_status shim 0
+  expect_equal lines 3 "$(wc -l <shim.err)"
+}
+add_case "suppressions budgets that are kept" budgets_kept_case
+
+# Calls are denied from the moment a scope begins, those within another scope excused.
+budgets_after_case() {
+  echo 'deny:^cu not_from=^forward$ not_from=^worker$ not_from=^weights$ after=^step$' >rules
+  preloaded shim GPUSHIM_SUPPRESSIONS=rules -- "$apps/api_shared" scopes
+  expect_status shim 0
+  # 2000 B in step, 5000 of the thread, 6000, 7000 and 8000; not 1000, which was before.
+  sed -nE 's/.*ERROR [0-9]+: denied call: [^,]*, GPU 0, 1 call, ([^,]*), .*/\1/p' shim.err | sort -g >found
+  expect_equal denied '1.95 KiB 4.88 KiB 5.86 KiB 6.84 KiB 7.81 KiB ' "$(tr '\n' ' ' <found)"
+}
+add_case "suppressions deny after a scope" budgets_after_case
+
+# A rule of before names the line, the value and what is done.
+budgets_bad_case() {
+  printf '%s\n' 'peak:a max_bytes=2' 'peak:a max_bytes=-2G' 'deny:cudaMalloc not from=rmm after=mark' 'deny:a after=3' >rules
+  preloaded shim GPUSHIM_SUPPRESSIONS=rules -- "$apps/leaky_shared"
+  expect_status shim 0
+  expect_text shim.err '^gpushim: rules:1: max_bytes of a peak: rule needs a unit [(]K, M, G or T[)]: max_bytes=2; ignored$'
+  expect_text shim.err '^gpushim: rules:2: max_bytes is not a size [(]such as 20M[)]: max_bytes=-2G; ignored$'
+  expect_text shim.err '^gpushim: rules:3: the pattern of a call has a space [(]callers are from= and not_from=[)]; ignored$'
+  expect_text shim.err '^gpushim: rules:4: after is a time without a unit [(]ms, s, m or h[)]: after=3; ignored$'
+  expect_text shim.err 'SUMMARY: gpushim: 0 errors, '
+}
+add_case "suppressions budgets without sense" budgets_bad_case

@@ -105,6 +105,12 @@ add_case "views same as the text, idle check" views_same_case past_linked \
   GPUSHIM_FREE_SYNC=verify,us:1000000 -- "$apps/past_part.so" known device
 add_case "views same as the text, idle check without a stream" views_same_case past_linked \
   GPUSHIM_FREE_SYNC=verify,us:10000 -- "$apps/past_part.so" own device
+views_budgets_case() {
+  printf '%s\n' 'peak:^load_weights$ max_bytes=20M' 'peak: max_bytes=10M' 'deny:cu not_from=work' >rules
+  views_same_case leaky_shared GPUSHIM_SUPPRESSIONS=rules
+  expect_count lines '^ERROR [0-9]+: (budget exceeded|denied call): ' 7
+}
+add_case "views same as the text, budgets" views_budgets_case
 add_case "views same as the text, damage late" views_same_case overruns_linked GPUSHIM_CHECK=fill:poison -- late
 add_case "views same as the text, without stacks" views_same_case leaky_linked GPUSHIM_STACK=off
 add_case "views same as the text, sampled" views_same_case churn_linked GPUSHIM_STACK=sample:64K -- 4000 1 keep 4096

@@ -459,6 +459,29 @@ static void put_use(struct gs_json *json, const struct gs_error *error)
     gs_json_close(json, '}');
 }
 
+/* The rule that was broken, and the figures that it is compared with. */
+static void put_broken_rule(const struct gs_export *export, struct gs_json *json,
+                            const struct gs_error *error)
+{
+    if (!gs_error_is_broken_rule(error)) {
+        gs_json_member_null(json, "broken_rule");
+        return;
+    }
+    const struct gs_rule *rule =
+        gs_suppressions_rule(export->config->suppressions, error->beyond_rule - 1);
+    char text[512];
+
+    gs_json_member_open(json, "broken_rule", '{');
+    gs_json_member_text(json, "rule", gs_report_rule_text(rule, text, sizeof(text)));
+    gs_json_member(json, "bytes", error->bytes);
+    if (error->kind == GS_ERROR_OVER_BUDGET) {
+        gs_json_member(json, "max_bytes", rule->max_bytes);
+    } else {
+        gs_json_member_null(json, "max_bytes");
+    }
+    gs_json_close(json, '}');
+}
+
 static void put_error(const struct gs_export *export, struct gs_json *json,
                       const struct gs_error *error)
 {
@@ -476,6 +499,7 @@ static void put_error(const struct gs_export *export, struct gs_json *json,
     gs_json_member(json, "repeats", error->repeats);
     gs_json_member(json, "waited_ns", error->waited_ns);
     put_use(json, error);
+    put_broken_rule(export, json, error);
     if (error->has_first_free) {
         gs_json_member_open(json, "first_freed", '{');
         put_site(export, json, &error->first_freed, "");

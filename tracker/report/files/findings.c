@@ -27,6 +27,8 @@ static enum gs_finding_rule rule_of(enum gs_error_kind kind)
         [GS_ERROR_NOT_IDLE] = GS_FINDING_NOT_IDLE,
         [GS_ERROR_STALE_HANDLE] = GS_FINDING_STALE_HANDLE,
         [GS_ERROR_RELEASED_USE] = GS_FINDING_RELEASED_USE,
+        [GS_ERROR_OVER_BUDGET] = GS_FINDING_OVER_BUDGET,
+        [GS_ERROR_DENIED_CALL] = GS_FINDING_DENIED_CALL,
     };
 
     return rules[kind];
@@ -48,6 +50,10 @@ unsigned gs_finding_calls(const struct gs_finding *finding,
     if (!error) {
         out[0] = (struct gs_finding_call){"allocated", finding->stack};
         return finding->group ? 1 : 0;
+    }
+    if (gs_error_is_broken_rule(error)) {
+        out[0] = (struct gs_finding_call){"allocated", error->freed.stack};
+        return 1;
     }
     if (!gs_error_is_damage(error) || error->freed.api != 0) {
         out[count++] =
@@ -186,6 +192,11 @@ void gs_finding_title(const struct gs_export *export, const struct gs_finding *f
     const struct gs_group *group = finding->group;
     char bytes[24], count[32], place[64];
 
+    if (finding->error && gs_error_is_broken_rule(finding->error)) {
+        gs_report_broken_title(export->config, finding->error, call_of(export, finding),
+                               text);
+        return;
+    }
     if (finding->error) {
         error_title(export, finding, text);
         return;

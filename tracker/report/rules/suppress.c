@@ -19,10 +19,9 @@ static const struct {
 #include "tracker/report/rules/suppressions.def"
 };
 
-static const char *const kind_names[] = {[GS_RULE_LEAK] = "leak",
-                                         [GS_RULE_FREE] = "free",
-                                         [GS_RULE_OVERRUN] = "overrun",
-                                         [GS_RULE_ARG] = "arg"};
+static const char *const kind_names[] = {
+    [GS_RULE_LEAK] = "leak", [GS_RULE_FREE] = "free", [GS_RULE_OVERRUN] = "overrun",
+    [GS_RULE_ARG] = "arg",   [GS_RULE_PEAK] = "peak", [GS_RULE_DENY] = "deny"};
 static_assert(GS_ARRAY_LEN(kind_names) == GS_RULE_KINDS, "a name for each");
 
 const char *gs_rule_kind_name(enum gs_rule_kind kind)
@@ -68,6 +67,16 @@ bool gs_suppressions_need_names(const struct gs_suppressions *rules)
     return rules && rules->of_files > 0;
 }
 
+bool gs_suppressions_has(const struct gs_suppressions *rules, enum gs_rule_kind kind)
+{
+    return rules && rules->of_kind[kind] > 0;
+}
+
+struct gs_phases *gs_suppressions_phases(struct gs_suppressions *rules)
+{
+    return &rules->phases;
+}
+
 const struct gs_rule *gs_suppressions_rule(const struct gs_suppressions *rules,
                                            uint32_t number)
 {
@@ -105,236 +114,74 @@ static enum gs_status append(struct gs_suppressions *rules, const struct gs_rule
     gs_suppressions_drop_index(rules);
     rules->entries[rules->count++] = (struct gs_rule_entry){.rule = *rule};
     rules->of_files += rule->source != NULL;
+    rules->of_kind[rule->kind]++;
     return GS_OK;
 }
 
 /* ---- one line --------------------------------------------------------------------- */
 
-struct span {
-    const char *begin, *end;
-};
-
-/* A line, as far as it is read. */
-struct parsed {
-    struct gs_rule rule;
-    struct span pattern, file;
-    struct span from[GS_RULE_FROM_MAX]; /* outermost first, as they are read */
-    struct span from_files[GS_RULE_FROM_MAX];
-    unsigned from_count;
-};
-
-static bool is_space(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
-static struct span trim(struct span span)
-{
-    while (span.begin < span.end && is_space(*span.begin)) {
-        span.begin++;
-    }
-    while (span.end > span.begin && is_space(span.end[-1])) {
-        span.end--;
-    }
-    return span;
-}
-
-static size_t length_of(struct span span)
-{
-    return (size_t)(span.end - span.begin);
-}
-
-static bool equals(struct span span, const char *text)
-{
-    return length_of(span) == strlen(text) &&
-           memcmp(span.begin, text, length_of(span)) == 0;
-}
-
-/* Parses digits, with an optional K, M, G or T if `sizes` is set. */
-static bool parse_number(struct span span, bool sizes, uint64_t *out)
-{
-    static const char units[] = "KMGT";
-    uint64_t value = 0;
-    unsigned shift = 0;
-
-    if (sizes && span.begin < span.end) {
-        char last = span.end[-1];
-        char upper = last >= 'a' && last <= 'z' ? (char)(last & ~0x20) : last;
-        const char *unit = upper ? strchr(units, upper) : NULL;
-        if (unit) {
-            shift = 10u * (unsigned)(unit - units + 1);
-            span.end--;
-        }
-    }
-    if (span.begin == span.end) {
-        return false;
-    }
-    for (const char *at = span.begin; at < span.end; at++) {
-        unsigned digit = (unsigned)(unsigned char)*at - '0';
-        if (digit > 9 || value > (UINT64_MAX - digit) / 10) {
-            return false;
-        }
-        value = value * 10 + digit;
-    }
-    if (value > UINT64_MAX >> shift || value << shift == GS_RULE_ANY) {
-        return false;
-    }
-    *out = value << shift;
-    return true;
-}
-
-/* Parses `word=value`, a form that no function's last word has. Sets *name and *value. */
-static bool is_setting(struct span word, struct span *name, struct span *value)
-{
-    const char *at = word.begin;
-
-    while (at < word.end && ((*at >= 'a' && *at <= 'z') || *at == '_')) {
-        at++;
-    }
-    if (at == word.begin || at == word.end || *at != '=' ||
-        (at + 1 < word.end && at[1] == '=')) {
-        return false;
-    }
-    *name = (struct span){word.begin, at};
-    *value = (struct span){at + 1, word.end};
-    return true;
-}
-
-/* Returns NULL on success, else the fault. */
-static const char *take_setting(struct parsed *parsed, struct span name,
-                                struct span value)
-{
-    struct gs_rule *rule = &parsed->rule;
-    uint64_t number;
-
-    if (equals(name, "from")) {
-        if (value.begin == value.end) {
-            return "from has no pattern";
-        }
-        if (parsed->from_count == GS_RULE_FROM_MAX) {
-            return "from is given more than 8 times";
-        }
-        parsed->from_files[parsed->from_count] = parsed->file;
-        parsed->from[parsed->from_count++] = value;
-        parsed->file = (struct span){NULL, NULL};
-        return NULL;
-    }
-    if (equals(name, "file")) { /* of the pattern, or from, in front of it */
-        if (value.begin == value.end) {
-            return "file has no pattern";
-        }
-        if (parsed->file.begin) {
-            return "file is given twice";
-        }
-        parsed->file = value;
-        return NULL;
-    }
-    if (equals(name, "max_count")) {
-        if (rule->max_count != GS_RULE_ANY) {
-            return "max_count is given twice";
-        }
-        return parse_number(value, false, &rule->max_count)
-                   ? NULL
-                   : "max_count is not a whole number";
-    }
-    if (equals(name, "max_bytes")) {
-        if (rule->kind != GS_RULE_LEAK) {
-            return "max_bytes is for leak: rules only";
-        }
-        if (rule->max_bytes != GS_RULE_ANY) {
-            return "max_bytes is given twice";
-        }
-        return parse_number(value, true, &rule->max_bytes)
-                   ? NULL
-                   : "max_bytes is not a size (such as 20M)";
-    }
-    if (equals(name, "device")) {
-        if (rule->device >= 0) {
-            return "device is given twice";
-        }
-        if (!parse_number(value, false, &number) || number > INT16_MAX) {
-            return "device is not a device number";
-        }
-        rule->device = (int)number;
-        return NULL;
-    }
-    return "unknown setting after the pattern (file, from, max_count, max_bytes and "
-           "device are known)";
-}
-
-/* Takes the settings off the pattern's end. Returns NULL, or the fault. */
-static const char *take_settings(struct parsed *parsed)
-{
-    struct span *pattern = &parsed->pattern;
-
-    for (;;) {
-        struct span word = {pattern->end, pattern->end}, name, value;
-        while (word.begin > pattern->begin && !is_space(word.begin[-1])) {
-            word.begin--;
-        }
-        if (word.begin == pattern->begin || !is_setting(word, &name, &value)) {
-            return NULL;
-        }
-        const char *wrong = take_setting(parsed, name, value);
-        if (wrong) {
-            return wrong;
-        }
-        *pattern = trim((struct span){pattern->begin, word.begin});
-    }
-}
-
 /* Returns NULL if the line is a rule, else the fault. */
-static const char *parse_rule(struct span line, struct parsed *parsed)
+static const char *parse_rule(struct gs_rule_span line, struct gs_rule_parsed *parsed)
 {
     struct gs_rule *rule = &parsed->rule;
-    const char *colon = memchr(line.begin, ':', length_of(line));
-    struct span kind = {line.begin, colon ? colon : line.begin};
-    struct span first, name, value;
+    const char *colon = memchr(line.begin, ':', gs_rule_length(line));
+    struct gs_rule_span kind = {line.begin, colon ? colon : line.begin};
+    struct gs_rule_span first, name, value;
 
-    if (length_of(line) > LINE_BYTES_MAX) {
+    if (gs_rule_length(line) > LINE_BYTES_MAX) {
         return "longer than 4096 bytes";
     }
-    if (memchr(line.begin, '\0', length_of(line))) {
+    if (memchr(line.begin, '\0', gs_rule_length(line))) {
         return "a NUL byte";
     }
     for (rule->kind = GS_RULE_LEAK; rule->kind < GS_RULE_KINDS; rule->kind++) {
-        if (equals(kind, kind_names[rule->kind])) {
+        if (gs_rule_equals(kind, kind_names[rule->kind])) {
             break;
         }
     }
     if (rule->kind == GS_RULE_KINDS) {
-        return "not one of leak:PATTERN, free:PATTERN, overrun:PATTERN and arg:PATTERN";
+        return "not one of leak:, free:, overrun:, arg:, peak: and deny:";
     }
-    parsed->pattern = trim((struct span){colon + 1, line.end});
-    const char *wrong = take_settings(parsed);
+    parsed->pattern = gs_rule_trim((struct gs_rule_span){colon + 1, line.end});
+    const char *wrong = gs_rule_take_settings(parsed);
     if (wrong) {
         return wrong;
     }
+    if (rule->kind == GS_RULE_PEAK) {
+        return rule->max_bytes != GS_RULE_ANY
+                   ? NULL
+                   : "a peak: rule needs max_bytes (such as max_bytes=2G)";
+    }
     first = parsed->pattern;
-    if (first.begin == first.end || is_setting(first, &name, &value)) {
+    if (first.begin == first.end || gs_rule_is_setting(first, &name, &value)) {
         return "no pattern";
+    }
+    if (rule->kind == GS_RULE_DENY && memchr(first.begin, ' ', gs_rule_length(first))) {
+        return "the pattern of a call has a space (callers are from= and not_from=)";
     }
     return NULL;
 }
 static_assert(LINE_BYTES_MAX == 4096 && GS_RULE_FROM_MAX == 8, "the messages name them");
 
-static char *put_span(char *to, struct span span)
+static char *put_span(char *to, struct gs_rule_span span)
 {
     if (span.begin) {
-        memcpy(to, span.begin, length_of(span));
+        memcpy(to, span.begin, gs_rule_length(span));
     }
-    to += length_of(span);
+    to += gs_rule_length(span);
     *to = '\0';
     return to + 1;
 }
 
 /* Copies the patterns of callers, the innermost first. NULL: no memory. */
-static const char *keep_from(struct gs_suppressions *rules, const struct parsed *parsed)
+static const char *keep_from(struct gs_suppressions *rules,
+                             const struct gs_rule_parsed *parsed)
 {
     size_t length = 1;
 
     for (unsigned i = 0; i < parsed->from_count; i++) {
-        length += length_of(parsed->from[i]) + length_of(parsed->from_files[i]) + 2;
+        length +=
+            gs_rule_length(parsed->from[i]) + gs_rule_length(parsed->from_files[i]) + 2;
     }
     char *text = malloc(length), *at = text;
     if (!text) {
@@ -349,36 +196,101 @@ static const char *keep_from(struct gs_suppressions *rules, const struct parsed 
     return kept;
 }
 
+/* Copies the patterns that excuse a call. NULL: no memory. */
+static const char *keep_not_from(struct gs_suppressions *rules,
+                                 const struct gs_rule_parsed *parsed)
+{
+    size_t length = 1;
+
+    for (unsigned i = 0; i < parsed->not_from_count; i++) {
+        length += gs_rule_length(parsed->not_from[i]) + 1;
+    }
+    char *text = malloc(length), *at = text;
+    if (!text) {
+        return NULL;
+    }
+    for (unsigned i = parsed->not_from_count; i-- > 0;) {
+        at = put_span(at, parsed->not_from[i]);
+    }
+    *at = '\0';
+    const char *kept = keep(rules, text, length);
+    free(text);
+    return kept;
+}
+
+/* Adds the condition of a deny: rule; *wrong: the fault. */
+static enum gs_status keep_after(struct gs_suppressions *rules,
+                                 struct gs_rule_parsed *parsed, const char **wrong)
+{
+    if (!parsed->after.begin) {
+        return GS_OK;
+    }
+    const char *after = keep(rules, parsed->after.begin, gs_rule_length(parsed->after));
+    if (!after) {
+        return GS_ERR_HOST_NOMEM;
+    }
+    rules->phases.matches = gs_pattern_matches;
+    parsed->rule.after = after;
+    parsed->rule.phase = gs_phases_add(
+        &rules->phases, parsed->after_is_time ? NULL : after, parsed->after_ns);
+    if (parsed->rule.phase == 0) {
+        parsed->wrong = parsed->after;
+        *wrong = "more than 8 different after= in all rules";
+    }
+    return GS_OK;
+}
+
+/* Reports the fault of a line, with the setting that has it. */
+static void tell_wrong(const struct gs_rule_parsed *parsed, unsigned number,
+                       const char *wrong, gs_rule_problem problem, void *self)
+{
+    char text[256];
+
+    if (parsed->wrong.begin) {
+        (void)snprintf(text, sizeof(text), "%s: %.*s", wrong,
+                       (int)gs_rule_length(parsed->wrong), parsed->wrong.begin);
+        wrong = text;
+    }
+    problem(self, number, wrong);
+}
+
 /* Parses a line of a file and adds its rule. Reports a malformed line to `problem`. */
 static enum gs_status add_line(struct gs_suppressions *rules, const char *source,
-                               struct span line, unsigned number, gs_rule_problem problem,
-                               void *self)
+                               struct gs_rule_span line, unsigned number,
+                               gs_rule_problem problem, void *self)
 {
-    struct parsed parsed = {.rule = {.file = "",
-                                     .device = -1,
-                                     .max_count = GS_RULE_ANY,
-                                     .max_bytes = GS_RULE_ANY,
-                                     .source = source,
-                                     .line = number}};
+    struct gs_rule_parsed parsed = {.rule = {.file = "",
+                                             .device = -1,
+                                             .max_count = GS_RULE_ANY,
+                                             .max_bytes = GS_RULE_ANY,
+                                             .source = source,
+                                             .line = number}};
     struct gs_rule *rule = &parsed.rule;
 
-    line = trim(line);
+    line = gs_rule_trim(line);
     if (line.begin == line.end || *line.begin == '#') {
         return GS_OK;
     }
     const char *wrong = parse_rule(line, &parsed);
+    if (!wrong && keep_after(rules, &parsed, &wrong) != GS_OK) {
+        return GS_ERR_HOST_NOMEM;
+    }
     if (wrong) {
-        problem(self, number, wrong);
+        tell_wrong(&parsed, number, wrong, problem, self);
         return GS_OK;
     }
-    rule->pattern = keep(rules, parsed.pattern.begin, length_of(parsed.pattern));
+    rule->pattern = keep(rules, parsed.pattern.begin, gs_rule_length(parsed.pattern));
     if (parsed.file.begin) {
-        rule->file = keep(rules, parsed.file.begin, length_of(parsed.file));
+        rule->file = keep(rules, parsed.file.begin, gs_rule_length(parsed.file));
     }
     if (parsed.from_count > 0) {
         rule->from = keep_from(rules, &parsed);
     }
-    if (!rule->pattern || !rule->file || (parsed.from_count > 0 && !rule->from)) {
+    if (parsed.not_from_count > 0) {
+        rule->not_from = keep_not_from(rules, &parsed);
+    }
+    if (!rule->pattern || !rule->file || (parsed.from_count > 0 && !rule->from) ||
+        (parsed.not_from_count > 0 && !rule->not_from)) {
         return GS_ERR_HOST_NOMEM;
     }
     return append(rules, rule);
@@ -401,7 +313,7 @@ enum gs_status gs_suppressions_add(struct gs_suppressions *rules, const char *so
     }
     while (text < end) {
         const char *newline = memchr(text, '\n', (size_t)(end - text));
-        struct span line = {text, newline ? newline : end};
+        struct gs_rule_span line = {text, newline ? newline : end};
         enum gs_status status = add_line(rules, source, line, ++number, problem, self);
         if (status != GS_OK) {
             return status;

@@ -1,8 +1,10 @@
 /*
- * suppress.h - rules that suppress known leaks, wrong frees and wrong uses.
+ * suppress.h - rules that suppress known leaks, wrong frees and wrong uses, and rules
+ * that a program has to keep: budgets and denied calls.
  *
  * The grammar is that of LeakSanitizer's files, with caps and more kinds of rules
- * (docs/suppressions.md). The first rule that matches decides, in the order of addition.
+ * (docs/suppressions.md). The first rule that matches decides, in the order of addition;
+ * each peak: and deny: rule is judged on its own.
  *
  * Locks: none; one thread adds rules, later one thread at a time looks them up.
  */
@@ -10,6 +12,7 @@
 #define GS_SUPPRESS_H
 
 #include "gs_base.h"
+#include "tracker/phases.h"
 #include "tracker/report/text/text.h"
 
 struct gs_suppressions;
@@ -19,6 +22,8 @@ enum gs_rule_kind {
     GS_RULE_FREE,
     GS_RULE_OVERRUN, /* damaged memory: after an allocation, or after its free */
     GS_RULE_ARG,     /* wrong arguments of copies and sets */
+    GS_RULE_PEAK,    /* a budget of memory at the process's peak: budgets.c */
+    GS_RULE_DENY,    /* calls that may not be made: budgets.c */
     GS_RULE_KINDS
 };
 
@@ -40,6 +45,9 @@ struct gs_rule {
                           * file: "a\0\0b\0b.c\0\0"; NULL: none */
     int device;          /* < 0: any */
     uint64_t max_count, max_bytes; /* GS_RULE_ANY: no cap */
+    const char *not_from;          /* of deny: patterns, "a\0b\0\0"; NULL: none */
+    const char *after;             /* of deny, as written; NULL: from the start */
+    uint8_t phase;                 /* the bit of `after` (phases.h); 0: none */
     const char *source;            /* the file's name as given; NULL: built in */
     unsigned line;                 /* in it, from 1 */
 };
@@ -73,6 +81,10 @@ uint32_t gs_suppressions_count(const struct gs_suppressions *rules); /* NULL: 0 
 bool gs_suppressions_need_names(const struct gs_suppressions *rules);
 const struct gs_rule *gs_suppressions_rule(const struct gs_suppressions *rules,
                                            uint32_t number);
+/* Returns true if there is a rule of the kind. NULL: there is none. */
+bool gs_suppressions_has(const struct gs_suppressions *rules, enum gs_rule_kind kind);
+/* The conditions of the deny: rules; they live as long as the rules. */
+struct gs_phases *gs_suppressions_phases(struct gs_suppressions *rules);
 
 /* The texts that rules are compared with. */
 enum gs_rule_text {

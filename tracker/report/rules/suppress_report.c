@@ -369,8 +369,7 @@ static void add_setting(char caps[240], size_t *length, const char *name,
     }
 }
 
-/* "leak:run max_count=3 (rules.txt:7)" */
-static const char *rule_text(const struct gs_rule *rule, char *out, size_t size)
+const char *gs_report_rule_text(const struct gs_rule *rule, char *out, size_t size)
 {
     char pattern[160], source[160], caps[240] = "", bytes[32];
     size_t length = 0;
@@ -380,6 +379,12 @@ static const char *rule_text(const struct gs_rule *rule, char *out, size_t size)
         add_setting(caps, &length, " from=", from);
         from += strlen(from) + 1;
         add_setting(caps, &length, " file=", from);
+    }
+    for (const char *from = rule->not_from; from && *from; from += strlen(from) + 1) {
+        add_setting(caps, &length, " not_from=", from);
+    }
+    if (rule->after) {
+        add_setting(caps, &length, " after=", rule->after);
     }
     if (rule->max_count != GS_RULE_ANY) {
         length +=
@@ -435,7 +440,7 @@ void gs_report_beyond(const struct gs_report_writer *writer, uint32_t rule)
         gs_text_add(writer->text, " error%s", gs_report_plural(use->count));
     }
     gs_text_add(writer->text, " in all, more than %s allows\n",
-                rule_text(of, text, sizeof(text)));
+                gs_report_rule_text(of, text, sizeof(text)));
 }
 
 /* Returns true if the rule was used and its matches are within its caps. */
@@ -463,7 +468,7 @@ static void write_uses(const struct gs_report_writer *writer)
                     gs_text_count(use->count, count),
                     rule->kind == GS_RULE_LEAK ? gs_text_bytes(use->bytes, bytes)
                                                : "error",
-                    rule_text(rule, text, sizeof(text)));
+                    gs_report_rule_text(rule, text, sizeof(text)));
     }
 }
 

@@ -269,8 +269,8 @@ static void write_clean(const struct gs_report_writer *writer)
 }
 
 /* Names of stacks: the first ones; the others; those that are chosen only after the rules
- * were applied; those that are shown only after merging. */
-#define FRAME_TABLES 4
+ * were applied; those that are shown only after merging; those that budgets need. */
+#define FRAME_TABLES 5
 
 static void add_unnamed(const struct gs_report_writer *writer, struct gs_stack_ids *ids,
                         uint32_t stack)
@@ -331,6 +331,25 @@ static void merge_leaks(struct gs_report_writer *writer, struct gs_report_data *
     frames[1].rest = &frames[2];
 }
 
+/* Finds the peak: and deny: rules that were broken. They are rules of files, so the other
+ * stacks have names. */
+static void judge_budgets(const struct gs_report_writer *writer,
+                          struct gs_report_data *data,
+                          struct gs_frame_table frames[FRAME_TABLES])
+{
+    struct gs_stack_ids all = {0}, ids = {0};
+
+    frames[1].rest = &frames[4];
+    gs_report_budget_stacks(writer->config, data, &all);
+    for (size_t i = 0; i < all.count; i++) {
+        add_unnamed(writer, &ids, all.items[i]);
+    }
+    free(all.items);
+    gs_frame_table_take(&frames[4], writer->config, writer->tracker->config.stacks,
+                        writer->source, &ids);
+    gs_report_judge_budgets(writer->tracker, writer->config, &frames[0], data);
+}
+
 /* Marks the leaks and errors that the rules suppress. Rules of files are compared with
  * functions and files, so all stacks need names: first those that are likely printed,
  * then the others in the remaining time. */
@@ -353,6 +372,9 @@ static void apply_rules(struct gs_report_writer *writer, struct gs_report_data *
     gs_report_suppress(writer->tracker, config, writer->source, names ? &frames[0] : NULL,
                        data);
     gs_report_split_peaks(writer->tracker, writer->source, data);
+    if (names) {
+        judge_budgets(writer, data, frames);
+    }
     gs_report_choose_peaks(config, data);
     gs_report_choose(config, data);
     if (!names &&
@@ -362,7 +384,7 @@ static void apply_rules(struct gs_report_writer *writer, struct gs_report_data *
     }
     if (names) {
         fill_chosen(writer, data, &frames[2]);
-        frames[1].rest = &frames[2];
+        frames[4].rest = &frames[2];
     }
     gs_report_join_peaks(config, &frames[0], data);
     if (writer->text) {

@@ -35,12 +35,12 @@ void gs_report_gather_peaks(struct gs_tracker *tracker,
                             size_t api_count, struct gs_report_data *data)
 {
     bool text = gs_report_prints_peaks(config, data);
-    bool files = config->job && config->job->stacks;
+    bool all = (config->job && config->job->stacks) || gs_report_has_budgets(config);
 
-    if (!text && !files) {
+    if (!text && !all) {
         return;
     }
-    gs_peaks_gather(tracker, files ? 0 : FREED_PART, data->peaks);
+    gs_peaks_gather(tracker, all ? 0 : FREED_PART, data->peaks);
     for (unsigned row = 0; row < GS_PEAK_ROWS; row++) {
         struct gs_peak *peak = &data->peaks[row];
 

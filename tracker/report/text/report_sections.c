@@ -76,6 +76,8 @@ const char *gs_report_error_name(enum gs_error_kind kind)
         [GS_ERROR_NOT_IDLE] = "idle check failed",
         [GS_ERROR_STALE_HANDLE] = "use of a destroyed event",
         [GS_ERROR_RELEASED_USE] = "use of released memory",
+        [GS_ERROR_OVER_BUDGET] = "budget exceeded",
+        [GS_ERROR_DENIED_CALL] = "denied call",
     };
 
     return names[kind];
@@ -271,6 +273,8 @@ void gs_report_errors(const struct gs_report_writer *writer)
             write_damage(writer, ++number, error);
         } else if (error->kind == GS_ERROR_NOT_IDLE) {
             gs_report_not_idle(writer, ++number, error);
+        } else if (gs_error_is_broken_rule(error)) {
+            gs_report_broken(writer, ++number, error);
         } else {
             write_error(writer, ++number, error);
         }

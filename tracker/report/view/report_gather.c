@@ -248,6 +248,7 @@ void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config 
         data->error_count += 1 + data->errors[i].repeats;
     }
     gs_report_gather_peaks(tracker, config, canonical, gather.canonical_count, data);
+    gs_report_gather_calls(tracker, config, canonical, gather.canonical_count, data);
     take_totals(tracker, config, data);
     free(canonical);
     if (config->transfers) {
@@ -282,6 +283,7 @@ void gs_report_data_free(struct gs_report_data *data)
     gs_part_list_free(&data->parts);
     free(data->uses);
     free(data->slow.sites);
+    gs_samples_free(&data->calls);
     gs_groups_free(&data->groups);
     gs_groups_free(&data->registered);
     gs_groups_free(&data->unplaced);

@@ -499,10 +499,16 @@ function proofTitle({ error, address, device, call, waited_ns: ns }) {
     : `stream ${address} had work that no counted call submitted; it ran for ${wait} more`);
 }
 
+function brokenTitle({ error, device, call, repeats, broken_rule: { rule, bytes, max_bytes: most } }) {
+  if (most !== null) return `${error}: ${bytesText(bytes)} at the peak of GPU ${device}, more than the ${bytesText(most)} of ${rule}`;
+  return `${error}: ${call}, ${device === null ? '' : `GPU ${device}, `}${counted(repeats + 1, 'call')}, ${bytesText(bytes)}, denied by ${rule}`;
+}
+
 function errorTitle(error) {
   const was = error.allocation;
   if (error.error === 'idle check failed') return proofTitle(error);
   if (error.use) return useTitle(error);
+  if (error.broken_rule) return brokenTitle(error);
   const about = error.device === null ? [] : [`GPU ${error.device}`];
   if (was && (error.offset_bytes === 0 || isDamage(error)))
     about.splice(0, 1, bytesText(was.bytes), memoryName(was.kind, was.device));
@@ -540,6 +546,13 @@ function errorBox(error, index, all) {
   const noStackOf = (site, why) => (list(site.stack).length > 0 ? '' : ` (no call stack recorded${why})`);
   box.open = all.length <= 4;
   box.append(element('summary', '', `ERROR ${index + 1}: ${errorTitle(error)}`));
+  if (error.broken_rule) {
+    const placed = list(error.stack).length > 0;
+    if (error.broken_rule.max_bytes !== null)
+      box.append(element('p', '', `peak at ${durationText(error.time_ns)}${placed ? `, the largest call site, ${error.call}` : ''}`));
+    if (placed) box.append(stackList(error));
+    return box;
+  }
   if (position) box.append(element('p', '', position));
   if (isDamage(error) && error.call === 'unknown')
     box.append(element('p', '', `found at the last check, at ${durationText(error.time_ns)}`));
