@@ -48,6 +48,11 @@ gpushim_result gs_api_classes(int device, struct gpushim_class *out, size_t clas
 
 gpushim_result gs_api_trim(int device, uint64_t bytes, uint64_t *given);
 gpushim_result gs_api_get_option(const char *name, char *value, size_t capacity);
+/* Visits the options that can be set now, each with its value; lists whole. Errors:
+ * INACTIVE. */
+gpushim_result gs_api_settable(void (*visit)(void *self, const char *name,
+                                             const char *value),
+                               void *self);
 gpushim_result gs_api_set_option(const char *name, const char *value, char *problem,
                                  size_t capacity);
 gpushim_result gs_api_report(void);

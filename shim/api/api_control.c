@@ -362,6 +362,56 @@ gpushim_result gs_api_get_option(const char *name, char *value, size_t capacity)
     return known ? GPUSHIM_OK : GPUSHIM_NOT_FOUND;
 }
 
+/* Whether the option has something to act on in this process. */
+static bool is_in_use(const struct gs_state *state, unsigned row)
+{
+    switch (row) {
+    case GS_OPTION_ROW_mem_limit:
+        return gs_limits_charging;
+    case GS_OPTION_ROW_pool_limit:
+    case GS_OPTION_ROW_pool_release:
+    case GS_OPTION_ROW_pool_reserve:
+    case GS_OPTION_ROW_pool_wait_ms:
+    case GS_OPTION_ROW_pool_cache:
+    case GS_OPTION_ROW_pressure:
+        return state->pool != NULL;
+    default:
+        return true;
+    }
+}
+
+gpushim_result gs_api_settable(void (*visit)(void *self, const char *name,
+                                             const char *value),
+                               void *self)
+{
+    static char list_text[GS_LIST_BYTES]; /* under options_lock */
+    bool shown[GS_LISTS] = {false};
+    char text[GS_OPTION_SIZE_BYTES];
+    struct gs_state *state = enter();
+    if (!state) {
+        return GPUSHIM_INACTIVE;
+    }
+    gs_mutex_lock(&options_lock);
+    for (unsigned row = 0; row < GS_OPTIONS_COUNT; row++) {
+        const struct gs_item *item = gs_item_of(row);
+        const struct gs_option *option = &gs_options_table[row];
+        if (!is_settable(row) || !is_in_use(state, row) || (item && shown[item->list])) {
+            continue;
+        }
+        if (item) {
+            shown[item->list] = true;
+            visit(self, gs_lists[item->list].name,
+                  gs_list_text(item->list, &state->options, list_text));
+        } else {
+            visit(self, option->name,
+                  gs_option_value_text(option, &state->options, false, text));
+        }
+    }
+    gs_mutex_unlock(&options_lock);
+    gs_leave();
+    return GPUSHIM_OK;
+}
+
 /* ---- the tracker ------------------------------------------------------------------- */
 
 gpushim_result gs_api_report(void)

@@ -14,6 +14,7 @@
 #include "shim/report/finish.h"
 #include "shim/report/outputs.h"
 #include "shim/report/statistics.h"
+#include "shim/settings/options_lists.h"
 #include "shim/statefile/control_message.h"
 #include "shim/statefile/state_file.h"
 #include "shim/trace/trace.h"
@@ -77,7 +78,8 @@ void gs_answer(struct gs_state *state, char *line, struct gs_answer *out)
             memcmp(requests[i].word, line, length) != 0) {
             continue;
         }
-        if ((argument[0] != '\0') != (requests[i].argument[0] != '\0')) {
+        bool optional = requests[i].argument[0] && requests[i].argument[1] == '[';
+        if (!optional && (argument[0] != '\0') != (requests[i].argument[0] != '\0')) {
             gs_answer_refuse(out, "%s takes %s", requests[i].word,
                              requests[i].argument[0] ? requests[i].argument + 1
                                                      : "no argument");
@@ -109,23 +111,47 @@ static gpushim_result set_option(const char *name, const char *value, char line[
     return result;
 }
 
+static void add_option(void *self, const char *name, const char *value)
+{
+    struct gs_answer *out = self;
+    gs_answer_add(out, "%s%s=%s", out->length > 0 ? "\n" : "", name, value);
+}
+
+/* Adds the value of an option, or of all that can be set. */
+static void add_options(const char *name, struct gs_answer *out)
+{
+    static char value[GS_LIST_BYTES]; /* one thread answers */
+    gs_thread.depth = 0;
+    gpushim_result result = name[0] ? gs_api_get_option(name, value, sizeof(value))
+                                    : gs_api_settable(add_option, out);
+    gs_thread.depth = 1;
+    if (result == GPUSHIM_NOT_FOUND) {
+        gs_answer_refuse(out, "no option %s", name);
+    } else if (result != GPUSHIM_OK) {
+        gs_answer_refuse(out, "%s: not possible now", name[0] ? name : "set");
+    } else if (name[0]) {
+        add_option(out, name, value);
+    }
+}
+
 void gs_answer_set(struct gs_state *state, char *text, struct gs_answer *out)
 {
-    char line[512], now[512] = "";
+    char line[512];
     const char *problem;
     char *value = strchr(text, '=');
     (void)state;
-    if (!value || value == text) {
+    if (!value) {
+        add_options(text, out);
+        return;
+    }
+    if (value == text) {
         gs_answer_refuse(out, "set takes NAME=VALUE");
         return;
     }
     *value++ = '\0';
     switch (set_option(text, value, line, &problem)) {
     case GPUSHIM_OK:
-        gs_thread.depth = 0;
-        (void)gs_api_get_option(text, now, sizeof(now));
-        gs_thread.depth = 1;
-        gs_answer_add(out, "%s=%s", text, now);
+        add_options(text, out);
         break;
     case GPUSHIM_AT_START:
         gs_answer_refuse(out, "%s%s; unchanged", problem[0] ? problem : text,

@@ -136,7 +136,8 @@ static const char owners_help[] =
 
 static const char set_help[] =
     "Changes an option of a running process, such as verbose=3, leak-max=50 or\n"
-    "pool-limit=8G: one that gpushim_set_option can change (docs/api.md).\n" REQUEST_HELP;
+    "pool-limit=8G. PID alone lists the options that can be changed, with their\n"
+    "values; PID NAME writes one value.\n" REQUEST_HELP;
 
 static const char trim_help[] =
     "Makes a running process return its pool's idle GPU memory to the driver, once\n"

@@ -25,6 +25,7 @@
 #define DEFAULT_WAIT_S 10
 #define MOST_WAIT_S    3600
 #define WORD_BYTES     16
+#define OPTION_WIDTH   16
 
 /* A row of requests.def. */
 static const struct {
@@ -139,6 +140,24 @@ static void print_report(const struct gs_ask_answer *answer)
     gs_text_free(&text);
 }
 
+/* What can be set: a line "NAME=VALUE" for each option. */
+static void print_options(struct gs_ask_answer *answer)
+{
+    char option[GS_OPTION_ARGUMENT_BYTES];
+    char *rest = answer->text, *line;
+    gs_ask_make_printable(answer);
+    printf("%ld: options that gpushim set can change\n", (long)answer->pid);
+    while ((line = strsep(&rest, "\n"))) {
+        char *value = strchr(line, '=');
+        if (value) {
+            *value++ = '\0';
+            printf("  %-*s %s\n", OPTION_WIDTH,
+                   gs_option_argument(line, option) + strlen("--"),
+                   value[0] ? value : "\"\"");
+        }
+    }
+}
+
 /* An export of any format as it came, but nothing that a terminal might execute. */
 static void print_export(struct gs_ask_answer *answer)
 {
@@ -163,6 +182,13 @@ static bool print_answer(const struct inquiry *inquiry, struct gs_ask_answer *an
         return true;
     case GS_VERB_EXPORT:
         print_export(answer);
+        return true;
+    case GS_VERB_SET:
+        if (!strchr(inquiry->request, ' ')) {
+            print_options(answer);
+            return true;
+        }
+        printf("%ld: %s\n", (long)answer->pid, answer->text);
         return true;
     default:
         printf("%ld: %s\n", (long)answer->pid, answer->text);
@@ -279,29 +305,70 @@ static void ask_only(struct inquiry *inquiry, const char *name)
 
 /* ---- words ------------------------------------------------------------------------- */
 
+/* Writes the name of an option as that of a variable. Returns false if it is none. */
+static bool read_name(const char *word, size_t length,
+                      char name[GS_OPTION_ARGUMENT_BYTES])
+{
+    if (length == 0 || length >= GS_OPTION_ARGUMENT_BYTES) {
+        return false;
+    }
+    for (size_t i = 0; i < length; i++) {
+        name[i] = word[i] == '-' ? '_' : (char)toupper((unsigned char)word[i]);
+    }
+    name[length] = '\0';
+    return true;
+}
+
+/* Ends the launcher. */
+static void fail_unknown(const char *word, size_t length, const char *near)
+{
+    char meant[GS_OPTION_ARGUMENT_BYTES];
+    gs_launcher_fail(GS_EXIT_USAGE, "set: no option %.*s%s%s%s", (int)length, word,
+                     near ? ": did you mean " : "",
+                     near ? gs_option_argument(near, meant) + strlen("--") : "",
+                     near ? "?" : "");
+}
+
+/* Takes the name of an option, the last word behind processes, out of the words: its
+ * value is asked. */
+static void take_name(struct inquiry *inquiry, const struct gs_arguments *arguments)
+{
+    char **words = arguments->command, name[GS_OPTION_ARGUMENT_BYTES];
+    size_t count = 0;
+    while (words[count]) {
+        count++;
+    }
+    const char *word = count > 0 ? words[count - 1] : "";
+    if (count + (arguments->every != NULL) < 2 || is_number(word) ||
+        !read_name(word, strlen(word), name)) {
+        return;
+    }
+    unsigned row = gs_option_row_of(name), list = gs_list_of(name);
+    const char *near = gs_options_nearest(name, strlen(name));
+    if (row < GS_OPTIONS_COUNT || list < GS_LISTS) {
+        (void)snprintf(inquiry->request, sizeof(inquiry->request), "set %s",
+                       list < GS_LISTS ? gs_lists[list].name
+                                       : gs_options_table[row].name);
+        words[count - 1] = NULL;
+    } else if (near) {
+        fail_unknown(word, strlen(word), near);
+    }
+}
+
 /* Adds NAME=VALUE to the request, with the variable's whole name. Ends the launcher if
  * there is no such variable, or no such value. */
 static void take_setting(struct inquiry *inquiry, const char *word)
 {
     char name[GS_OPTION_ARGUMENT_BYTES];
     size_t length = strcspn(word, "=");
-    if (length == 0 || length >= sizeof(name)) {
+    if (!read_name(word, length, name)) {
         gs_launcher_fail(GS_EXIT_USAGE, "set: %.200s: not NAME=VALUE", word);
     }
-    for (size_t i = 0; i < length; i++) {
-        name[i] = word[i] == '-' ? '_' : (char)toupper((unsigned char)word[i]);
-    }
-    name[length] = '\0';
     const char *value = word + length + 1;
     unsigned row = gs_option_row_of(name), list = gs_list_of(name);
     const bool is_list = list < GS_LISTS && gs_list_is_meant(list, value);
     if (row >= GS_OPTIONS_COUNT && !is_list) {
-        char meant[GS_OPTION_ARGUMENT_BYTES];
-        const char *near = gs_options_nearest(name, length);
-        gs_launcher_fail(GS_EXIT_USAGE, "set: no option %.*s%s%s%s", (int)length, word,
-                         near ? ": did you mean " : "",
-                         near ? gs_option_argument(near, meant) + strlen("--") : "",
-                         near ? "?" : "");
+        fail_unknown(word, length, gs_options_nearest(name, length));
     }
     if (is_list) {
         gs_lists_check(list, value);
@@ -319,10 +386,11 @@ static void take_setting(struct inquiry *inquiry, const char *word)
     }
 }
 
-/* Takes the setting out of the words, which are then processes. */
-static void take_settings(struct inquiry *inquiry, char **words, const char *word)
+/* Takes the setting, or the name of one, out of the words, which are then processes. */
+static void take_settings(struct inquiry *inquiry, const struct gs_arguments *arguments,
+                          const char *word)
 {
-    char **kept = words;
+    char **words = arguments->command, **kept = words;
     bool given = false;
     for (; *words; words++) {
         if (!strchr(*words, '=')) {
@@ -338,7 +406,7 @@ static void take_settings(struct inquiry *inquiry, char **words, const char *wor
     }
     *kept = NULL;
     if (!given) {
-        gs_help_refuse(inquiry->verb, "%s: no NAME=VALUE is given", word);
+        take_name(inquiry, arguments);
     }
 }
 
@@ -436,7 +504,7 @@ int gs_request_run(const struct gs_arguments *arguments)
         gs_help_refuse(inquiry.verb, "%s takes one process, not --all", rows[i].word);
     }
     if (pids[0] && inquiry.verb == GS_VERB_SET) {
-        take_settings(&inquiry, pids, rows[i].word);
+        take_settings(&inquiry, arguments, rows[i].word);
     } else if (inquiry.verb == GS_VERB_EXPORT) {
         take_format(&inquiry, pids);
     } else if (inquiry.verb == GS_VERB_RELEASE || inquiry.verb == GS_VERB_RESUME) {

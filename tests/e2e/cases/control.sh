@@ -432,6 +432,47 @@ control_settings_case() {
 }
 add_case "control settings" control_settings_case
 
+# The fault: a list that has an option which `set` then refuses, lacks one, or has a value of before.
+control_options_case() {
+  local name value
+
+  control_start program GPUSHIM_LEAK_MAX=7 -- "$apps/asked_shared" "$PWD/over"
+  ask all set "$pid"
+  ask changed set "$pid" leak-max=8
+  ask one set "$pid" leak-max
+  ask every set --all leak-max
+  ask list set "$pid" report_on
+  ask start set "$pid" GPUSHIM_POOL_SEGMENT
+  ask unknown set "$pid" leek-max
+  ask process set "$pid" no-such-program
+  while read -r name value; do
+    value=${value//\"/}
+    run_in back -- "$build/gpushim" set "$pid" "$name=$value"
+    expect_status back 0
+  done < <(sed 1d all.out)
+  control_start limited GPUSHIM_MEM_LIMIT=64M GPUSHIM_POOL=off -- "$apps/asked_shared" "$PWD/over"
+  ask limited set "$pid"
+  control_end
+  pid=${pids[0]}
+  expect_equal 'the title' "$pid: options that gpushim set can change" "$(sed -n 1p all.out)"
+  expect_count all.out '^  leak-max         7$' 1
+  expect_count all.out '^  report-on        exit,oom$' 1
+  expect_count all.out '^  suppressions     ""$' 1
+  expect_count all.out '^  pool-cache       32M$' 1
+  expect_no_text all.out 'mem-limit'
+  expect_count limited.out '^  mem-limit        64M$' 1
+  expect_no_text limited.out 'pool-'
+  expect_equal 'one value' "$pid: GPUSHIM_LEAK_MAX=8" "$(<one.out)"
+  expect_count every.out "^$pid: GPUSHIM_LEAK_MAX=8\$" 1
+  expect_equal 'one value' "$pid: GPUSHIM_REPORT_ON=exit,oom" "$(<list.out)"
+  expect_equal 'one value' "$pid: GPUSHIM_POOL_SEGMENT=20M" "$(<start.out)"
+  expect_status unknown 2
+  expect_equal "what is told" "gpushim: set: no option leek-max: did you mean leak-max?" "$(<unknown.err)"
+  expect_status process 1
+  expect_equal "what is told" "gpushim: no-such-program: no process of this name can be asked" "$(<process.err)"
+}
+add_case "control options" control_options_case
+
 # The idle 40 MiB go back, by the trim thread alone.
 control_trim_case() {
   control_start keeps GPUSHIM_POOL_TRIM=60m -- "$apps/asked_linked" "$PWD/over" idle
