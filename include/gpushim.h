@@ -606,7 +606,7 @@ static inline gpushim_result gpushim_get_option(const char *name, char *value,
  * Out:    problem  the warning that the variable would have caused, or ""; may be NULL
  * Errors: INACTIVE, NOT_FOUND
  *         INVALID   not a value of this option; nothing was changed
- *         AT_START  the option can no longer change (docs/api.md lists those that can)
+ *         AT_START  the option can no longer change (gpushim set PID lists those that can)
  */
 static inline gpushim_result gpushim_set_option(const char *name, const char *value,
                                                 char *problem, size_t capacity)

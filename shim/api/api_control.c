@@ -17,6 +17,8 @@
 #include "shim/limits/mem_limits.h"
 #include "shim/report/interim.h"
 #include "shim/report/leak_rules.h"
+#include "shim/report/outputs.h"
+#include "shim/settings/output_ours.h"
 #include "shim/report/report_settings.h"
 #include "shim/settings/log.h"
 #include "shim/settings/options_lists.h"

@@ -5,8 +5,8 @@
  * Reads them at the first CUDA call, not at exit: their errors should be known before a
  * long run, and the program may change its folder before its exit.
  *
- * Owns:  the rules.   Lock: the pointer is atomic; one report at a time reads the rules.
- * Those that were replaced stay, for a report that is being written.
+ * Owns:  the rules.   Lock: the pointers are atomic; one report at a time reads the
+ * rules. Those that were replaced stay, for a report that is being written.
  */
 #include "shim/report/leak_rules.h"
 
@@ -39,8 +39,8 @@
 
 static struct gs_suppressions *rules; /* atomic */
 static bool started;
-static bool denies;             /* constant after start */
-static char added_to[PATH_MAX]; /* a pattern, absolute; "": no file */
+static bool denies;          /* constant after start */
+static const char *added_to; /* a pattern, absolute; NULL: no file; atomic */
 
 /* The state of the log about one file. */
 struct problem_log {
@@ -127,14 +127,14 @@ static void print_builtin(void)
 }
 
 /* Reads the rules of the options. NULL: no memory. */
-static struct gs_suppressions *read_rules(const struct gs_options *options)
+static struct gs_suppressions *read_rules(const char *files, bool builtin)
 {
     struct gs_suppressions *made;
     if (gs_suppressions_create(&made) != GS_OK) {
         return NULL;
     }
-    add_files(made, options->suppressions);
-    if (options->suppressions_builtin && gs_suppressions_add_builtin(made) != GS_OK) {
+    add_files(made, files);
+    if (builtin && gs_suppressions_add_builtin(made) != GS_OK) {
         gs_log_line(GS_LOG_WARN, "no memory for the built-in suppressions");
     }
     return made;
@@ -155,10 +155,10 @@ void gs_rules_start(const struct gs_options *options)
     if (options->suppressions_print) {
         print_builtin();
     }
-    if (options->write_suppressions[0]) {
-        gs_log_pattern_keep(added_to, options->write_suppressions);
-    }
-    struct gs_suppressions *made = options->track ? read_rules(options) : NULL;
+    (void)gs_rules_change_file(options->write_suppressions);
+    struct gs_suppressions *made =
+        options->track ? read_rules(options->suppressions, options->suppressions_builtin)
+                       : NULL;
     if (made) {
         denies = gs_suppressions_has(made, GS_RULE_DENY);
         use_rules(made);
@@ -182,19 +182,32 @@ static const char *unreadable(const char *list)
     return NULL;
 }
 
-const char *gs_rules_change(const struct gs_options *options)
+const char *gs_rules_change_file(const char *path)
+{
+    char *kept = path[0] ? malloc(PATH_MAX) : NULL;
+    if (path[0] && !kept) {
+        return gs_status_text(GS_ERR_HOST_NOMEM);
+    }
+    if (kept) {
+        gs_log_pattern_keep(kept, path);
+    }
+    __atomic_store_n(&added_to, kept, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+const char *gs_rules_change(const char *files, bool builtin)
 {
     static char problem[GS_OPTIONS_PATH_BYTES + 128]; /* under the lock of the options */
     const char *path;
-    if (gs_rules_is_rule(options->suppressions)) {
+    if (gs_rules_is_rule(files)) {
         return GS_RULES_WRONG;
     }
-    if ((path = unreadable(options->suppressions))) {
+    if ((path = unreadable(files))) {
         (void)snprintf(problem, sizeof(problem), "cannot read %.100s: %s", path,
                        gs_output_error_text(errno));
         return problem;
     }
-    struct gs_suppressions *made = read_rules(options);
+    struct gs_suppressions *made = read_rules(files, builtin);
     if (!made) {
         return gs_status_text(GS_ERR_HOST_NOMEM);
     }
@@ -220,7 +233,7 @@ struct gs_suppressions *gs_rules(void)
 
 bool gs_rules_wanted(void)
 {
-    return added_to[0] != '\0';
+    return __atomic_load_n(&added_to, __ATOMIC_ACQUIRE) != NULL;
 }
 
 /* Waits for its turn, unless another process keeps it. */
@@ -321,14 +334,15 @@ static const char *add_to(int fd, const char *command, const struct gs_text *fou
 void gs_rules_write(const struct gs_text *found, const char *command)
 {
     static char path[PATH_MAX]; /* one report is written at a time */
+    const char *pattern = __atomic_load_n(&added_to, __ATOMIC_ACQUIRE);
     unsigned count = 0;
-    if (!found->data) {
+    if (!found->data || !pattern) {
         return; /* no leak has a rule */
     }
     int before = gs_uncancelled_begin();
     int fd = -1;
     const char *problem = gs_output_error_text(ENAMETOOLONG);
-    if (gs_log_pattern_expand(added_to, path, sizeof(path)) == GS_OK) {
+    if (gs_log_pattern_expand(pattern, path, sizeof(path)) == GS_OK) {
         fd = gs_link_open(path, O_RDWR | O_APPEND | O_CREAT, NULL);
         problem = fd < 0 ? gs_output_error_text(errno) : NULL;
     }
@@ -342,7 +356,7 @@ void gs_rules_write(const struct gs_text *found, const char *command)
         gs_log_line(
             GS_LOG_ERROR,
             "GPUSHIM_WRITE_SUPPRESSIONS: cannot write %.800s: %s; no rule is added",
-            path[0] ? path : added_to, problem);
+            path[0] ? path : pattern, problem);
     } else if (count > 0) {
         gs_log_line(GS_LOG_WARN, "%u rule%s added to %.800s", count,
                     count == 1 ? "" : "s", path);

@@ -14,8 +14,10 @@
 void gs_rules_start(const struct gs_options *options);
 
 /* Replaces the rules while the program runs. Returns NULL, or why not, as the end of a
- * sentence. One caller at a time. */
-const char *gs_rules_change(const struct gs_options *options);
+ * sentence. One caller at a time. builtin: with the built-in ones. */
+const char *gs_rules_change(const char *files, bool builtin);
+/* Changes GPUSHIM_WRITE_SUPPRESSIONS, likewise. */
+const char *gs_rules_change_file(const char *path);
 
 /* For the report; NULL: none. */
 struct gs_suppressions *gs_rules(void);

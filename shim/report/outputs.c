@@ -1,13 +1,16 @@
 /*
  * outputs.c - the files to which the report is written.
  *
- * Owns:  the settings, read at start; which report is being written.
- * Lock:  none; the settings are immutable after start, and one thread writes a report.
+ * Owns:  the settings; which report is being written.
+ * Lock:  none; settings are immutable once `newest`, which is atomic, points to them.
+ *        Those that were replaced stay, for a report that is being written. One thread
+ *        writes a report.
  */
 #include "shim/report/outputs.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
@@ -28,15 +31,19 @@
 /* Bytes for the names of all formats in one line. */
 #define FORMAT_LIST_BYTES 256
 
-static struct {
+struct settings {
     bool chosen[GS_EXPORT_FORMATS];
     unsigned count;         /* the number of formats */
     bool extended;          /* each name gets an extension: no pattern was given */
     char pattern[PATH_MAX]; /* absolute where possible */
     char log[PATH_MAX];     /* likewise, for GPUSHIM_LOG_FILE; "": stderr */
     char metrics[PATH_MAX]; /* likewise, for GPUSHIM_METRICS_FILE; "": none */
-    struct gs_log_limit metrics_failed, interval_failed, interval_kept;
-} settings;
+};
+
+static struct settings first, *newest = &first;
+static const struct settings *in_use = &first; /* of the report being written */
+static struct gs_log_limit metrics_failed, interval_failed, interval_kept;
+static bool tallied; /* constant after start */
 
 /* The report being written, and how many the program or a signal has requested so far. */
 static enum gs_outputs_when current;
@@ -96,7 +103,7 @@ const char *gs_outputs_wrong(const char *list, char out[GS_OUTPUTS_WRONG_BYTES])
     return NULL;
 }
 
-static void choose(const char *word, size_t length)
+static void choose(struct settings *into, const char *word, size_t length)
 {
     char wrong[GS_OUTPUTS_WRONG_BYTES];
     size_t i = gs_outputs_format(word, length);
@@ -105,8 +112,38 @@ static void choose(const char *word, size_t length)
                     wrong_format(word, length, wrong));
         return;
     }
-    settings.count += !settings.chosen[i];
-    settings.chosen[i] = true;
+    into->count += !into->chosen[i];
+    into->chosen[i] = true;
+}
+
+/* Reads the formats and the name of their files. */
+static void read_formats(struct settings *into, const char *list, const char *file)
+{
+    size_t length;
+    into->count = 0;
+    memset(into->chosen, 0, sizeof(into->chosen));
+    for (const char *word; (word = next_word(&list, &length));) {
+        choose(into, word, length);
+    }
+    into->extended = file[0] == '\0';
+    if (into->count > 0) {
+        gs_log_pattern_keep(into->pattern, into->extended ? DEFAULT_PATTERN : file);
+    }
+}
+
+static bool needs_tally(const struct settings *of)
+{
+    for (size_t i = 0; i < GS_EXPORT_FORMATS; i++) {
+        if (of->chosen[i] && gs_export_formats[i].tallied) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static const struct settings *latest(void)
+{
+    return __atomic_load_n(&newest, __ATOMIC_ACQUIRE);
 }
 
 /* ---- names ------------------------------------------------------------------------
@@ -143,8 +180,7 @@ static bool is_log(const char *path)
     struct stat folder, logs;
     static char log[PATH_MAX];
     const char *name, *logs_name;
-    return settings.log[0] &&
-           gs_log_pattern_expand(settings.log, log, PATH_MAX) == GS_OK &&
+    return in_use->log[0] && gs_log_pattern_expand(in_use->log, log, PATH_MAX) == GS_OK &&
            folder_of(path, &folder, &name) && folder_of(log, &logs, &logs_name) &&
            folder.st_dev == logs.st_dev && folder.st_ino == logs.st_ino &&
            strcmp(name, logs_name) == 0;
@@ -167,10 +203,10 @@ static enum gs_status extend(char path[PATH_MAX], const char *extension)
 static enum gs_status name_file(const struct gs_export_format *format,
                                 char path[PATH_MAX], bool *renamed)
 {
-    enum gs_status status = gs_log_pattern_expand(settings.pattern, path, PATH_MAX);
+    enum gs_status status = gs_log_pattern_expand(in_use->pattern, path, PATH_MAX);
     *renamed = false;
-    if (status == GS_OK && (settings.extended ||
-                            (settings.count > 1 && !ends_in(path, format->extension)))) {
+    if (status == GS_OK &&
+        (in_use->extended || (in_use->count > 1 && !ends_in(path, format->extension)))) {
         status = extend(path, format->extension);
     }
     if (status == GS_OK && is_log(path)) {
@@ -215,7 +251,7 @@ static void log_deferred(void)
     static char path[PATH_MAX];
     bool renamed;
     for (size_t i = 0; i < GS_EXPORT_FORMATS; i++) {
-        if (settings.chosen[i] &&
+        if (in_use->chosen[i] &&
             name_file(&gs_export_formats[i], path, &renamed) == GS_OK && renamed) {
             gs_log_line(GS_LOG_WARN,
                         "GPUSHIM_OUTPUT=%s: its file would be GPUSHIM_LOG_FILE; writing "
@@ -227,49 +263,63 @@ static void log_deferred(void)
 
 void gs_outputs_open(const struct gs_options *options)
 {
-    memset(&settings, 0, sizeof(settings));
+    memset(&first, 0, sizeof(first));
+    metrics_failed = interval_failed = interval_kept = (struct gs_log_limit){0};
+    in_use = newest = &first;
     gs_output_ours_force(options->force);
-    const char *list = options->output;
-    size_t length;
-    for (const char *word; (word = next_word(&list, &length));) {
-        choose(word, length);
-    }
+    read_formats(&first, options->output, options->output_file);
+    tallied = needs_tally(&first);
     if (options->log_file[0]) {
-        gs_log_pattern_keep(settings.log, options->log_file);
+        gs_log_pattern_keep(first.log, options->log_file);
     }
     if (options->metrics_file[0] && options->track) {
-        gs_log_pattern_keep(settings.metrics, options->metrics_file);
+        gs_log_pattern_keep(first.metrics, options->metrics_file);
     }
-    if (settings.count == 0) {
+    if (first.count == 0) {
         return;
     }
-    settings.extended = options->output_file[0] == '\0';
-    gs_log_pattern_keep(settings.pattern,
-                        settings.extended ? DEFAULT_PATTERN : options->output_file);
     log_deferred();
     if (!options->track) {
         gs_log_line(GS_LOG_WARN, "GPUSHIM_OUTPUT: nothing is written: tracking is off");
     }
 }
 
+const char *gs_outputs_change(const char *list, const char *file, bool tracks)
+{
+    static char wrong[GS_OUTPUTS_WRONG_BYTES]; /* under the lock of the options */
+    if (gs_outputs_wrong(list, wrong)) {
+        return wrong;
+    }
+    if (!tracks) {
+        return "nothing is written: tracking is off";
+    }
+    struct settings *made = malloc(sizeof(*made));
+    if (!made) {
+        return gs_status_text(GS_ERR_HOST_NOMEM);
+    }
+    *made = *latest();
+    read_formats(made, list, file);
+    if (made->chosen[GS_EXPORT_collapsed_total] && !tallied) {
+        free(made);
+        return "collapsed-total needs the sums of all allocations: start with it";
+    }
+    __atomic_store_n(&newest, made, __ATOMIC_RELEASE);
+    return NULL;
+}
+
 bool gs_outputs_wanted(void)
 {
-    return settings.count != 0;
+    return latest()->count != 0;
 }
 
 bool gs_outputs_metrics_wanted(void)
 {
-    return settings.metrics[0] != '\0';
+    return latest()->metrics[0] != '\0';
 }
 
 bool gs_outputs_tallied(void)
 {
-    for (size_t i = 0; i < GS_EXPORT_FORMATS; i++) {
-        if (settings.chosen[i] && gs_export_formats[i].tallied) {
-            return true;
-        }
-    }
-    return false;
+    return tallied;
 }
 
 /* ---- writing ---------------------------------------------------------------------- */
@@ -280,7 +330,7 @@ static void log_failed(const struct gs_export_format *format, const char *path,
                        const char *why)
 {
     struct gs_log_limit unlimited = {0};
-    gs_log_once(current == GS_OUTPUTS_INTERVAL ? &settings.interval_failed : &unlimited,
+    gs_log_once(current == GS_OUTPUTS_INTERVAL ? &interval_failed : &unlimited,
                 GS_LOG_ERROR, "GPUSHIM_OUTPUT=%s: cannot write %.800s: %s; left out",
                 format->name, path, why);
 }
@@ -322,8 +372,8 @@ static void write_metrics(void *self, const struct gs_export *export,
     static char path[PATH_MAX]; /* one report is written at a time */
     const char *problem = NULL;
     (void)self;
-    if (gs_log_pattern_expand(settings.metrics, path, PATH_MAX) != GS_OK) {
-        strcpy(path, settings.metrics);
+    if (gs_log_pattern_expand(in_use->metrics, path, PATH_MAX) != GS_OK) {
+        strcpy(path, in_use->metrics);
         problem = "name too long";
     } else if (is_log(path)) {
         problem = "it is GPUSHIM_LOG_FILE";
@@ -332,7 +382,7 @@ static void write_metrics(void *self, const struct gs_export *export,
                          : gs_status_text(GS_ERR_HOST_NOMEM);
     }
     if (problem) {
-        gs_log_once(&settings.metrics_failed, GS_LOG_ERROR,
+        gs_log_once(&metrics_failed, GS_LOG_ERROR,
                     "GPUSHIM_METRICS_FILE: cannot write %.800s: %s; left out", path,
                     problem);
     } else {
@@ -352,9 +402,9 @@ static bool choose_other_name(const struct gs_export_format *format, char path[P
     if (extend(path, number) != GS_OK) {
         return false;
     }
-    gs_log_once(current == GS_OUTPUTS_INTERVAL ? &settings.interval_kept : &unlimited,
-                GS_LOG_WARN, "GPUSHIM_OUTPUT=%s: %.400s: %s; writing %.400s",
-                format->name, kept, gs_output_error_text(ENOTUNIQ), path);
+    gs_log_once(current == GS_OUTPUTS_INTERVAL ? &interval_kept : &unlimited, GS_LOG_WARN,
+                "GPUSHIM_OUTPUT=%s: %.400s: %s; writing %.400s", format->name, kept,
+                gs_output_error_text(ENOTUNIQ), path);
     return true;
 }
 
@@ -364,7 +414,7 @@ static void write_all(void *self, const struct gs_export *export, struct gs_text
     bool renamed;
     for (unsigned row = 0; row < GS_EXPORT_FORMATS; row++) {
         const struct gs_export_format *format = &gs_export_formats[row];
-        if (!settings.chosen[row]) {
+        if (!in_use->chosen[row]) {
             continue;
         }
         enum gs_status named = name_file(format, path, &renamed);
@@ -376,7 +426,7 @@ static void write_all(void *self, const struct gs_export *export, struct gs_text
             named = insert_mark(path, format->extension);
         }
         if (named != GS_OK) {
-            log_failed(format, settings.pattern, "name too long");
+            log_failed(format, in_use->pattern, "name too long");
         } else if (!export) {
             log_failed(format, path, gs_status_text(GS_ERR_HOST_NOMEM));
         } else if (!may_replace(path) && !choose_other_name(format, path)) {
@@ -391,7 +441,7 @@ static void write_all(void *self, const struct gs_export *export, struct gs_text
         }
     }
     /* While the program goes on they follow the report (gs_finish_interim). */
-    if (settings.metrics[0] && current == GS_OUTPUTS_END) {
+    if (in_use->metrics[0] && current == GS_OUTPUTS_END) {
         write_metrics(self, export, names);
     }
     if (names->data) {
@@ -404,17 +454,19 @@ bool gs_outputs_begin(const struct gs_options *options,
                       const struct gs_report_device *devices, size_t device_count,
                       enum gs_outputs_when when, struct gs_output_contents *out)
 {
-    if (settings.count == 0 && !settings.metrics[0]) {
+    const struct settings *now = latest();
+    if (now->count == 0 && !now->metrics[0]) {
         return false;
     }
+    in_use = now;
     gs_output_contents_make(options, statistics, devices, device_count, out);
     requested += when == GS_OUTPUTS_REQUESTED;
     current = when;
     out->job.write = write_all;
-    out->job.samples = gs_outputs_tallied();
+    out->job.samples = needs_tally(now);
     out->job.stacks = false;
     for (size_t i = 0; i < GS_EXPORT_FORMATS; i++) {
-        out->job.stacks |= settings.chosen[i] && gs_export_formats[i].stacks;
+        out->job.stacks |= now->chosen[i] && gs_export_formats[i].stacks;
     }
     return true;
 }
@@ -424,9 +476,11 @@ bool gs_outputs_begin_metrics(const struct gs_options *options,
                               const struct gs_report_device *devices, size_t device_count,
                               struct gs_output_contents *out)
 {
-    if (!settings.metrics[0]) {
+    const struct settings *now = latest();
+    if (!now->metrics[0]) {
         return false;
     }
+    in_use = now;
     gs_output_contents_make(options, statistics, devices, device_count, out);
     out->job.write = write_metrics;
     out->job.stacks = false;

@@ -2,7 +2,7 @@
  * outputs.h - GPUSHIM_OUTPUT: the files to which the report is written besides its text;
  * and GPUSHIM_METRICS_FILE, which is also written while the program runs.
  *
- * Locks: none; read at start, then used by the one thread that writes the report.
+ * Locks: none; used by the one thread that writes the report.
  */
 #ifndef GS_OUTPUTS_H
 #define GS_OUTPUTS_H
@@ -12,6 +12,12 @@
 /* Reads GPUSHIM_OUTPUT, GPUSHIM_OUTPUT_FILE and GPUSHIM_METRICS_FILE; logs their errors.
  * Called at start. */
 void gs_outputs_open(const struct gs_options *options);
+
+/* Changes the formats and the name of their files while the program runs, for reports
+ * that begin later. Returns NULL, or why not, as the end of a sentence. One caller at a
+ * time.
+ * In:  tracks  false: GPUSHIM_TRACK=off */
+const char *gs_outputs_change(const char *list, const char *file, bool tracks);
 
 /* Describes the first word of a GPUSHIM_OUTPUT that is no format, in `out`; NULL: each
  * one is. */
@@ -25,7 +31,7 @@ size_t gs_outputs_format(const char *word, size_t length);
 bool gs_outputs_wanted(void);
 /* Returns true if there is a GPUSHIM_METRICS_FILE to write. */
 bool gs_outputs_metrics_wanted(void);
-/* Returns true if a requested format needs sums of all allocations. */
+/* Returns true if a format requested at start needs sums of all allocations. */
 bool gs_outputs_tallied(void);
 
 /* The reports that have files. Where GPUSHIM_OUTPUT_FILE is a pipe, a device or a link,

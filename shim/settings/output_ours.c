@@ -13,7 +13,7 @@
 
 #define HEAD_BYTES 512
 
-static bool forced;
+static bool forced; /* atomic */
 
 static const struct {
     const char *begins;
@@ -27,7 +27,7 @@ static const struct {
 
 void gs_output_ours_force(bool force)
 {
-    forced = force;
+    __atomic_store_n(&forced, force, __ATOMIC_RELAXED);
 }
 
 /* Collapsed stacks: "GPU 0;main;load 4096", or another kind of memory. */
@@ -65,7 +65,7 @@ bool gs_output_is_ours(const char *path)
     ssize_t length = -1;
     int fd;
 
-    if (forced) {
+    if (__atomic_load_n(&forced, __ATOMIC_RELAXED)) {
         return true;
     }
     fd = gs_link_open(path, O_RDONLY | O_NOFOLLOW, NULL);

@@ -12,6 +12,8 @@
  *   blocker  blocks SIGCHLD in all its threads, and says whether one came
  *   hidden   the system protects it from its own user
  *   idle     takes and frees 40 MiB more
+ *   leak     keeps its memory
+ *   sets     sets options by gpushim.h
  *   without  makes no CUDA call
  *   many     one of a thousand: waits for ten minutes, and looks seldom
  */
@@ -26,6 +28,7 @@
 #include <unistd.h>
 
 #include "gpu.h"
+#include "gpushim.h"
 
 static gpu_ptr held;
 static const char *file;
@@ -41,6 +44,19 @@ static void say(const char *what)
 {
     printf("asked: %s\n", what);
     fflush(stdout);
+}
+
+static void set_options(void)
+{
+    static const char *const options[][2] = {
+        {"OUTPUT", "json"},  {"OUTPUT_FILE", "own"},
+        {"OUTPUT", "jason"}, {"WRITE_SUPPRESSIONS", "own.txt"},
+        {"LEAK_SCAN", "on"}, {"FORCE", "on"}};
+
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+        printf("asked: %s=%s: %s\n", options[i][0], options[i][1],
+               gpushim_result_text(
+                   gpushim_set_option(options[i][0], options[i][1], NULL, 0)));
 }
 
 static void await(void)
@@ -128,6 +144,8 @@ int main(int argc, char **argv)
         (void)fork_one(0);
     if (strcmp(way, "exec") == 0)
         execl(argv[0], argv[0], file, (char *)NULL);
+    if (strcmp(way, "sets") == 0)
+        set_options();
     if (strcmp(way, "idle") == 0) {
         APP_OK(gpu_malloc(&more, 40 << 20));
         APP_OK(gpu_free(more));
@@ -140,7 +158,8 @@ int main(int argc, char **argv)
     }
     while (wait(NULL) > 0)
         ;
-    if (strcmp(way, "without") != 0)
+    if (strcmp(way, "without") != 0 && strcmp(way, "leak") != 0 &&
+        strcmp(way, "sets") != 0)
         APP_OK(gpu_free(held));
     return 0;
 }

@@ -432,6 +432,50 @@ control_settings_case() {
 }
 add_case "control settings" control_settings_case
 
+# What the report at the end writes. The fault: a setting that is stored and not used, or the name and the formats of
+# before.
+control_outputs_case() {
+  printf 'deny:x\n' >denied
+  control_start program GPUSHIM_OUTPUT=pprof GPUSHIM_OUTPUT_FILE=early -- "$apps/asked_shared" "$PWD/over" leak
+  ask formats set "$pid" output=json,csv
+  ask name set "$pid" output-file=late
+  ask value set "$pid" output=jason
+  control_start other -- "$apps/asked_shared" "$PWD/over"
+  ask total set "$pid" output=collapsed-total
+  expect_told total "GPUSHIM_OUTPUT=collapsed-total: collapsed-total needs the sums of all allocations: start with it; unchanged"
+  pid=${pids[0]}
+  ask rules set "$pid" write-suppressions=rules.txt
+  ask scan set "$pid" leak-scan=on
+  echo mine >late.json
+  ask force set "$pid" force=on
+  ask denied set "$pid" suppressions=denied
+  control_start untracked GPUSHIM_TRACK=off -- "$apps/asked_shared" "$PWD/over"
+  ask untracked set "$pid" output=json
+  expect_told untracked "GPUSHIM_OUTPUT=json: nothing is written: tracking is off; unchanged"
+  echo mine >own
+  control_start itself -- "$apps/asked_shared" "$PWD/over" sets
+  control_end
+  sed -n 's/^asked: \([A-Z_]*=\)/\1/p' itself.out >set
+  printf '%s\n' 'OUTPUT=json: ok' 'OUTPUT_FILE=own: ok' 'OUTPUT=jason: invalid argument' 'WRITE_SUPPRESSIONS=own.txt: ok' \
+    'LEAK_SCAN=on: ok' 'FORCE=on: ok' >wanted
+  cmp -s wanted set || { diff -u wanted set && fail "gpushim_set_option"; }
+  expect_text own '"fate": "still referenced"'
+  expect_text own.txt '^leak:\^hold[$] max_bytes=1M$'
+  pid=${pids[0]}
+  expect_equal 'what is set' "$pid: GPUSHIM_OUTPUT=json,csv" "$(<formats.out)"
+  expect_equal 'what is set' "$pid: GPUSHIM_OUTPUT_FILE=$PWD/late" "$(<name.out)"
+  [[ -s late.csv ]] || fail "no file of the second format"
+  [[ -z $(compgen -G 'early*') ]] || fail "a file of the name of before"
+  [[ ! -e late.pb ]] || fail "a file of the format of before"
+  expect_status value 2
+  expect_text value.err '^gpushim: --output=jason: "jason" is no format '
+  expect_told denied "GPUSHIM_SUPPRESSIONS=$PWD/denied: a file with deny: rules is read only at the start of a program; unchanged"
+  expect_text late.json '"gpushim-report"'
+  expect_text late.json '"fate": "still referenced"'
+  expect_text rules.txt '^leak:\^hold[$] max_bytes=1M$'
+}
+add_case "control outputs" control_outputs_case
+
 # The fault: a list that has an option which `set` then refuses, lacks one, or has a value of before.
 control_options_case() {
   local name value
