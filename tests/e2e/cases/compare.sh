@@ -17,6 +17,27 @@ gpushim() {
   run_in "$1" -- "$build/gpushim" "${@:2}"
 }
 
+# expect_schema NAME FILE: the file is as docs/schema/NAME.json has it, without any member more. The fault: a member
+# that is added, dropped or of another type, and of which the schema says nothing.
+expect_schema() {
+  local status=0
+
+  need python3
+  python3 -S "$here/report_json.py" validate "$sources/docs/schema/$1.json" "$2" >problems || status=$?
+  [[ $status -eq 0 || $status -eq 77 ]] || { cat problems && fail "$2 is not as docs/schema/$1.json has it"; }
+}
+
+compare_schema_case() {
+  local status=0
+
+  need python3
+  python3 -S "$here/report_json.py" schema "$sources/docs/schema/$1.json" >problems 2>&1 || status=$?
+  [[ $status -ne 77 ]] || skip "python3's jsonschema"
+  [[ $status -eq 0 ]] || { cat problems && fail "docs/schema/$1.json is no schema"; }
+}
+add_case "diff json has a schema" compare_schema_case diff-1
+add_case "merge json has a schema" compare_schema_case merge-1
+
 # ---- diff ----------------------------------------------------------------------------
 
 # Two runs of a program are the same, by JSON, by state file, and by both; with lines and without.
@@ -88,6 +109,11 @@ WANTED
   done
   gpushim json diff --json --fail-on=new,grown --leak-max=1 a.state b.json
   expect_status json 3
+  expect_schema diff-1 json.out
+  gpushim peaks diff --json --of=peak a.json b.json
+  expect_schema diff-1 peaks.out
+  gpushim plain diff --json --symbolize=off a.state a.state
+  expect_schema diff-1 plain.out
   python3 -S - <<'PYTHON' >found || fail "JSON that cannot be read"
 import json
 diff = json.load(open("json.out"))
@@ -283,6 +309,9 @@ merge_case() {
   expect_equal "processes" "$(grep '^gpushim' json.out)" "$(<summary.out)"
   gpushim sums merge --json ranks
   expect_status sums 0
+  expect_schema merge-1 sums.out
+  gpushim peaks merge --json --of=peak ranks
+  expect_schema merge-1 peaks.out
   python3 -S - <<'PYTHON' >found || fail "JSON that cannot be read"
 import json
 merge = json.load(open("sums.out"))
