@@ -151,7 +151,10 @@ const char *gs_option_wrong(const struct gs_option *option, const char *text,
         return NULL;
     }
     problem = parsed ? NULL : gs_option_problem(option, text);
-    if (parsed || (problem && *text == '-' && *option->max)) {
+    if (parsed && option->type == GS_OPTION_SHARE) {
+        snprintf(out, GS_OPTION_WRONG_BYTES, "less than %s (%s is no limit)", option->min,
+                 option->fallback);
+    } else if (parsed || (problem && *text == '-' && *option->max)) {
         snprintf(out, GS_OPTION_WRONG_BYTES, "not in %s to %s", option->min, option->max);
     } else if (problem) {
         return problem;

@@ -133,8 +133,8 @@ static void write_option(enum gs_options_form form, gs_options_sink sink, void *
         snprintf(brackets, sizeof(brackets), "%s%s%s%s%s%s%s%s", argument ? variable : "",
                  argument && *option->fallback ? ", " : "",
                  *option->fallback ? "default " : "", option->fallback,
-                 *option->min ? "; " : "", option->min, *option->max ? " to " : "",
-                 option->max);
+                 *option->max ? "; " : "", *option->max ? option->min : "",
+                 *option->max ? " to " : "", option->max);
     }
     write_form(sink, self, indent - 4, form_of(form, option, item, line), brackets);
     write_wrapped(sink, self, indent, option->doc);

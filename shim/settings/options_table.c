@@ -407,6 +407,9 @@ bool gs_option_in_range(const struct gs_option *option, uint64_t value)
 {
     uint64_t bound;
 
+    if (option->type == GS_OPTION_SHARE) {
+        value &= ~GS_SHARE_PARTS; /* shares have no bound but 0 */
+    }
     if (*option->min && gs_option_parse(option, option->min, &bound) == GS_OK &&
         value < bound) {
         return false;

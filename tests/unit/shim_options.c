@@ -197,6 +197,14 @@ Test(options, number_that_is_too_large_or_too_small_is_told_as_such)
                 "gpushim: GPUSHIM_POOL_SEGMENT=-1M: not in 2M to 1G; using 20M\n");
     expect_note("GPUSHIM_MEM_LIMIT=-1M",
                 "gpushim: GPUSHIM_MEM_LIMIT=-1M: less than 0; using 100%\n");
+    /* The fault: a device of 0 bytes, where other programs mean no limit. */
+    expect_note("GPUSHIM_MEM_LIMIT=0",
+                "gpushim: GPUSHIM_MEM_LIMIT=0: less than 1 (100% is "
+                "no limit); using 100%\n");
+    expect_note("GPUSHIM_MEM_LIMIT=0.0%",
+                "gpushim: GPUSHIM_MEM_LIMIT=0.0%: less than 1 (100% is no limit); using "
+                "100%\n");
+    expect_note("GPUSHIM_POOL_LIMIT=0", "");
     expect_note("GPUSHIM_VERBOSE=-x",
                 "gpushim: GPUSHIM_VERBOSE=-x: not a whole number; using 1\n");
 }
