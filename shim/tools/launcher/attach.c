@@ -293,8 +293,8 @@ static bool attach(pid_t pid, unsigned wait_ms)
     }
     printf("%ld: %s: ", (long)pid, reply.again ? "attached before" : "attached");
     if (reply.driver) {
-        printf("%zu addresses of driver functions, %llu words replaced", reply.functions,
-               (unsigned long long)words);
+        printf("calls of %zu CUDA functions go through gpushim (%llu pointers changed)",
+               reply.functions, (unsigned long long)words);
     } else {
         printf("no CUDA driver is loaded yet");
     }
@@ -360,7 +360,8 @@ static bool detach(pid_t pid, unsigned wait_ms)
     if (why[0] && !reply.again) {
         gs_launcher_warn("process %ld: no report: %s", (long)pid, why);
     }
-    printf("%ld: detached: %llu words replaced\n", (long)pid, (unsigned long long)words);
+    printf("%ld: detached: its calls go to the driver alone (%llu pointers restored)\n",
+           (long)pid, (unsigned long long)words);
     return true;
 }
 

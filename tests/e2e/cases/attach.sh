@@ -52,7 +52,7 @@ attach_case() {
     expect_status $name 0
     expect_quiet $name
   done
-  expect_text attach.out "^$pid: attached: [0-9]+ addresses of driver functions, [0-9]+ words replaced; "
+  expect_text attach.out "^$pid: attached: calls of [0-9]+ CUDA functions go through gpushim [(][0-9]+ pointers changed[)]; "
   python3 -S - <<'PY' >found || fail 'the statistics are no JSON'
 import json
 now = json.load(open("stats.out"))
@@ -63,7 +63,7 @@ PY
   expect_text dump.out "^==$pid== LIVE 1: 6[.]00 MiB in 2 allocations"
   expect_text dump.out '#0 keep_weights +attached[.]c:[0-9]+$'
   expect_text detach.out "^==$pid== .* 0 errors so far, 0 B live"
-  expect_text detach.out "^$pid: detached: [0-9]+ words replaced$"
+  expect_text detach.out "^$pid: detached: its calls go to the driver alone [(][0-9]+ pointers restored[)]$"
 }
 for way in shared static linked dlsym proc ptds; do
   add_case "attach $way" attach_case "$way"
@@ -224,7 +224,7 @@ attach_again_case() {
   expect_equal 'other options' "gpushim: process $pid: its options stay those of the first attach" "$(<other.err)"
   expect_equal 'detached twice' "gpushim: process $pid: gpushim is not attached to it" "$(<twice.err)"
   expect_quiet back
-  expect_text last.out "^$pid: detached: [1-9][0-9]* words replaced\$"
+  expect_text last.out "^$pid: detached: its calls go to the driver alone [(][1-9][0-9]* pointers restored[)]\$"
 }
 for way in shared linked; do
   add_case "attach again $way" attach_again_case "$way"
