@@ -169,6 +169,18 @@ Test(budgets, a_denied_call_is_found_though_it_was_freed)
     finish();
 }
 
+/* The fault: calls that others stand for count twice, as a call site without a stack. */
+Test(budgets, a_call_that_was_not_sampled_is_no_call_site)
+{
+    begin("deny:Alloc\n");
+    take(1, 0, GS_STACK_NOT_SAMPLED);
+    take(2, 0, GS_STACK_TOO_SMALL);
+    expect_errors("ERROR 1: denied call: cuMemAlloc, GPU 0, 1 call, 2.00 MiB, denied by "
+                  "deny:Alloc (r:1)\n",
+                  1);
+    finish();
+}
+
 Test(budgets, so_many_calls_are_allowed)
 {
     begin("deny:Alloc max_count=2\ndeny:Alloc max_count=3\n");

@@ -174,13 +174,15 @@ static void judge_peak(const struct judge *judge, uint32_t number, unsigned row)
     }
 }
 
-/* Returns true if the rule denies a call. A call without a stack has no callers. */
+/* Returns true if the rule denies a call. A call without a stack has no callers; for one
+ * whose stack was not sampled, those with one stand. */
 static bool denies(const struct judge *judge, const struct gs_rule *rule,
                    const struct gs_sample *call)
 {
     struct gs_shown_stack shown = frames_of(judge, call->stack);
 
-    if (!call->used || (call->phase & rule->phase) != rule->phase ||
+    if (!call->used || call->stack == GS_STACK_NOT_SAMPLED ||
+        (call->phase & rule->phase) != rule->phase ||
         (rule->device >= 0 && rule->device != call->device) ||
         !gs_pattern_matches(rule->pattern,
                             gs_report_call_name(judge->tracker, shown.call, call->api)) ||
