@@ -17,6 +17,7 @@
 #define PAGEABLE_MIN 10u /* copies */
 #define MANY         100u
 #define TIMED_MIN    3u
+#define RETURNED_MIN 10u
 #define SLOW_RATE    UINT64_C(2000000000) /* bytes a second */
 
 #define SLOTS (2 * GS_TRANSFER_SITES)
@@ -101,6 +102,8 @@ uint32_t gs_transfers_add(struct gs_transfers *transfers, const struct gs_transf
     site->in_a_row_count += small && copy->in_a_row;
     site->pageable_count += copy->pageable;
     site->pageable_bytes += copy->pageable ? bytes : 0;
+    site->returned_count += copy->returns;
+    site->returned_bytes += copy->returns ? bytes : 0;
     if (copy->took_ns != 0) {
         add_rate(site, copy);
     }
@@ -125,7 +128,8 @@ unsigned gs_transfer_hints(const struct gs_transfer_site *site)
 
     return (site->pageable_count >= PAGEABLE_MIN ? GS_TRANSFER_PAGEABLE : 0u) |
            (small ? GS_TRANSFER_SMALL : 0u) | (waited ? GS_TRANSFER_WAITED : 0u) |
-           (slow ? GS_TRANSFER_SLOW : 0u);
+           (slow ? GS_TRANSFER_SLOW : 0u) |
+           (site->returned_count >= RETURNED_MIN ? GS_TRANSFER_RETURNED : 0u);
 }
 
 /* The other keys only make the order reproducible. */

@@ -28,6 +28,7 @@ struct gs_transfer {
                        * small or both not */
     bool unaligned;   /* one end is off GS_TRANSFER_ALIGNMENT; the driver copies pageable
                        * memory to a buffer of its own first, so that does not count */
+    bool returns; /* to the device, with the bytes that a copy to the host had brought */
     uint64_t bytes;
     uint64_t took_ns; /* time of a copy that began on an idle device; 0: not measured */
 };
@@ -46,6 +47,7 @@ struct gs_transfer_site {
     uint64_t waited_count; /* in a row, each directly followed by a synchronize */
     uint64_t timed_count, fastest_rate; /* of the measured ones; bytes a second */
     uint64_t unaligned_count;           /* of the measured ones */
+    uint64_t returned_count, returned_bytes;
 };
 
 /* The problems of a call site's copies; bits. */
@@ -53,7 +55,8 @@ enum gs_transfer_hint {
     GS_TRANSFER_PAGEABLE = 1, /* repeatedly from or to pageable memory */
     GS_TRANSFER_SMALL = 2,    /* many small ones, most of them in a row */
     GS_TRANSFER_WAITED = 4,   /* nearly each is followed by a synchronize */
-    GS_TRANSFER_SLOW = 8      /* even the fastest is slow */
+    GS_TRANSFER_SLOW = 8,     /* even the fastest is slow */
+    GS_TRANSFER_RETURNED = 16 /* repeatedly what had just come from the device */
 };
 unsigned gs_transfer_hints(const struct gs_transfer_site *site);
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "gs_clock.h"
+#include "shim/checks/round_trips.h"
 #include "shim/host/host_pools.h"
 #include "shim/order/captures.h"
 #include "shim/state/state.h"
@@ -32,6 +33,7 @@ void gs_transfer_start(const struct gs_state *state)
     struct gs_transfers *made = wanted ? gs_transfers_create() : NULL;
     if (made) {
         gs_trace_stay_on(); /* synchronizes are reported (entry_sync.c) */
+        gs_round_trips_start();
     }
     __atomic_store_n(&table, made, __ATOMIC_RELEASE);
 }
@@ -39,6 +41,7 @@ void gs_transfer_start(const struct gs_state *state)
 void gs_transfer_reset(void)
 {
     __atomic_store_n(&table, NULL, __ATOMIC_RELAXED);
+    gs_round_trips_reset();
     last = (struct last_copy){0};
 }
 
@@ -162,12 +165,39 @@ static uint64_t calls_begun(void)
     return sum;
 }
 
+/* Returns true for rows with gaps between them. */
+static bool is_box(const struct gs_copy_call *call)
+{
+    return strstr(call->function, "2D") || strstr(call->function, "3D");
+}
+
+/* Records a copy to the host, or returns true if one to the device returns what had come
+ * from there. */
+static bool is_return(const struct gs_copy_call *call, uintptr_t tagged_stream,
+                      bool to_host)
+{
+    const void *host =
+        (const void *)(uintptr_t)(to_host ? call->dst.addr : call->src.addr);
+    if (call->bytes <= GS_TRANSFER_SMALL_BYTES || is_box(call)) {
+        return false;
+    }
+    if (!to_host) {
+        return gs_round_trips_return(host, call->bytes);
+    }
+    if (is_asynchronous(call)) {
+        gs_round_trips_comes(host, call->bytes, gs_submissions_stream_of(tagged_stream));
+    } else {
+        gs_round_trips_came(host, call->bytes);
+    }
+    return false;
+}
+
 /* The host's end does not count if it is pageable. The rows of a box begin anywhere. */
 static bool is_unaligned(const struct gs_copy_call *call, bool to_host, enum memory host)
 {
     uint64_t device = to_host ? call->src.addr : call->dst.addr;
     uint64_t other = to_host ? call->dst.addr : call->src.addr;
-    return !strstr(call->function, "2D") && !strstr(call->function, "3D") &&
+    return !is_box(call) &&
            (device | (host == MEMORY_PAGEABLE ? 0 : other)) % GS_TRANSFER_ALIGNMENT != 0;
 }
 
@@ -176,15 +206,19 @@ static void add(struct gs_state *state, const struct gs_copy_call *call,
                 uintptr_t tagged_stream, bool to_host, enum memory host, uint64_t took_ns)
 {
     const uint64_t calls = calls_begun();
+    const bool follows = last.calls != 0 && last.calls + 1 == calls;
     const bool small = call->bytes <= GS_TRANSFER_SMALL_BYTES;
+    if (!follows) {
+        gs_round_trips_forget();
+    }
     const struct gs_transfer copy = {
         .call = call->function,
         .stack = state->stacks ? gs_stacks_capture(state->stacks) : 0,
         .to_host = to_host,
         .pageable = host == MEMORY_PAGEABLE && !small && !reads_pageable(state),
-        .in_a_row = last.calls != 0 && last.calls + 1 == calls && last.small == small &&
-                    last.to_host == to_host,
+        .in_a_row = follows && last.small == small && last.to_host == to_host,
         .unaligned = is_unaligned(call, to_host, host),
+        .returns = is_return(call, tagged_stream, to_host),
         .bytes = call->bytes,
         .took_ns = took_ns};
     uint32_t site = gs_transfers_add(gs_transfer_table(), &copy);
@@ -217,8 +251,11 @@ void gs_transfer_record(const struct gs_copy_call *call, uintptr_t tagged_stream
 
 void gs_transfer_waited(uintptr_t stream)
 {
-    if (last.site != 0 && (stream == 0 || stream == last.stream) &&
-        last.calls == calls_begun()) {
+    const bool follows = last.calls == calls_begun();
+    if (follows && last.calls != 0) {
+        gs_round_trips_waited(stream);
+    }
+    if (follows && last.site != 0 && (stream == 0 || stream == last.stream)) {
         gs_transfers_add_wait(gs_transfer_table(), last.site);
         last.site = 0;
     }

@@ -127,6 +127,18 @@ Test(transfers, a_rate_counts_if_the_fastest_of_three_is_slow)
     cr_expect_eq(hints(), 0);
 }
 
+Test(transfers, bytes_that_return_count_from_ten_copies_on)
+{
+    struct gs_transfer copy = large;
+
+    add(copy, 100);
+    copy.returns = true;
+    add(copy, 9);
+    cr_expect_eq(hints(), 0);
+    add(copy, 1);
+    cr_expect_eq(hints(), GS_TRANSFER_RETURNED);
+}
+
 Test(transfers, a_call_site_is_a_stack_a_call_and_a_direction)
 {
     struct gs_transfer copies[] = {small, small, small, small};
@@ -195,7 +207,10 @@ static struct gs_tracker *make_report(struct gs_report_config *config)
                                .pageable = true,
                                .took_ns = 10000000};
 
-    add(copy, 1200 - 3);
+    add(copy, 1200 - 3 - 10);
+    copy.returns = true;
+    add(copy, 10);
+    copy.returns = false;
     copy.unaligned = true;
     add(copy, 3);
     for (int i = 0; i < 1150; i++)
@@ -225,6 +240,8 @@ static void expect_report(struct gs_tracker *tracker,
     "MiB each\n"                                                                         \
     "  1,200 from pageable memory, 2.34 GiB: pinned memory (cudaHostAlloc, "             \
     "cudaHostRegister) copies faster, and the call need not wait\n"                      \
+    "  10 with bytes that a copy from the GPU had brought, unchanged, 20.0 MiB: keep "   \
+    "them on the GPU, or copy from GPU to GPU\n"                                         \
     "  1,150 followed at once by a synchronize, with no other work before the next: "    \
     "synchronize once, after several\n"                                                  \
     "  0.20 GB/s at best, in 1,200 of 1 MiB and more that found the GPU idle: align "    \
@@ -296,17 +313,20 @@ Test(transfers, in_json)
         strstr(bytes.data,
                "  \"slow_copies\": [\n"
                "    {\"call\": \"cuMemcpyHtoDAsync\", \"to\": \"device\", \"hints\": "
-               "[\"pageable\", \"waited\", \"slow\"], \"count\": 1200, \"bytes\": "
+               "[\"pageable\", \"waited\", \"slow\", \"returned\"], \"count\": 1200, "
+               "\"bytes\": "
                "2516582400, \"least_bytes\": 2097152, \"most_bytes\": 2097152, "
                "\"pageable_count\": 1200, \"pageable_bytes\": 2516582400, "
                "\"small_count\": 0, \"in_a_row_count\": 0, \"waited_count\": 1150, "
                "\"timed_count\": 1200, \"fastest_bytes_per_s\": 209715200, "
-               "\"unaligned_count\": 3, "
+               "\"unaligned_count\": 3, \"returned_count\": 10, "
+               "\"returned_bytes\": 20971520, "
                "\"stack\": [0, 1], \"full_stack\": [0, 1], \"truncated\": false},\n"
                "    {\"call\": \"cuMemcpyDtoH\", \"to\": \"host\", \"hints\": "
                "[\"small\"], \"count\": 100, \"bytes\": 400,"),
         "%s", bytes.data);
-    cr_expect(strstr(bytes.data, "\"unaligned_count\": 0, \"stack\": null, "
+    cr_expect(strstr(bytes.data, "\"unaligned_count\": 0, \"returned_count\": 0, "
+                                 "\"returned_bytes\": 0, \"stack\": null, "
                                  "\"full_stack\": null, \"truncated\": false}\n"
                                  "  ],\n"
                                  "  \"other_copies\": {\n"

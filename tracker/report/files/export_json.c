@@ -649,7 +649,8 @@ static void put_hints(const struct gs_export *export, struct gs_json *json)
 static void put_slow_copy(const struct gs_export *export, struct gs_json *json,
                           const struct gs_transfer_site *site)
 {
-    static const char *const names[] = {"pageable", "small", "waited", "slow"};
+    static const char *const names[] = {"pageable", "small", "waited", "slow",
+                                        "returned"};
     const struct gs_export_stack *stack = gs_export_stack(export, site->stack);
     unsigned hints = gs_transfer_hints(site);
 
@@ -675,6 +676,8 @@ static void put_slow_copy(const struct gs_export *export, struct gs_json *json,
     gs_json_member(json, "timed_count", site->timed_count);
     gs_json_member(json, "fastest_bytes_per_s", site->fastest_rate);
     gs_json_member(json, "unaligned_count", site->unaligned_count);
+    gs_json_member(json, "returned_count", site->returned_count);
+    gs_json_member(json, "returned_bytes", site->returned_bytes);
     put_stack(export, json, stack);
     gs_json_close(json, '}');
 }

@@ -40,6 +40,14 @@ static void write_hints(const struct gs_report_writer *writer,
                     gs_text_bytes(site->pageable_bytes, bytes),
                     strstr(site->call, "Async") ? ", and the call need not wait" : "");
     }
+    if (hints & GS_TRANSFER_RETURNED) {
+        gs_text_add(
+            text,
+            "%s  %s with bytes that a copy from the GPU had brought, unchanged, %s: "
+            "keep them on the GPU, or copy from GPU to GPU\n",
+            writer->prefix, gs_text_count(site->returned_count, count),
+            gs_text_bytes(site->returned_bytes, bytes));
+    }
     if (hints & GS_TRANSFER_SMALL) {
         gs_text_add(text,
                     "%s  %s of at most 64 KiB, %s of them right after another: one copy "

@@ -594,6 +594,21 @@ function windowsText({ attached, windows, first_from_ns, from_ns, to_ns }) {
     (attached && windows === 1 ? ' (attached): memory allocated before is not counted' : ': allocations at other times are not included');
 }
 
+// gs_report_transfers, in short.
+function copyNote(site) {
+  const top = frames[list(site.stack)[0]], host = site.to === 'host';
+  const advice = {
+    pageable: `${countText(site.pageable_count)} ${host ? 'to' : 'from'} pageable memory: pin it`,
+    small: `${countText(site.small_count)} of at most 64 KiB: make one copy of all`,
+    waited: `${countText(site.waited_count)} followed at once by a synchronize: synchronize once, after several`,
+    slow: 'slow even at best: pin the memory, align its ends',
+    returned: `${countText(site.returned_count)} with bytes that a copy from the GPU had brought: keep them on the GPU`,
+  };
+  return `${countText(site.count)} copies ${host ? 'from GPU to host' : 'from host to GPU'} by ${site.call}` +
+    `${top ? ` at ${top.name} ${top.place}` : ''}, ${bytesText(site.bytes)} in all: ` +
+    list(site.hints).map((hint) => advice[hint] ?? hint).join('; ');
+}
+
 function notesOf({ no_start, uncounted, order_ended }) {
   const lacking = report.not_grouped, recorded = report.recorded;
   const hasPool = list(report.devices).some((device) => device.pool);
@@ -614,6 +629,7 @@ function notesOf({ no_start, uncounted, order_ended }) {
     lacking && lacking.count > 0 &&
       `${bytesText(lacking.bytes)} in ${counted(lacking.count, 'allocation')} not grouped: out of memory`,
     ...list(report.hints).map((hint) => hint && hint.text),
+    ...list(report.slow_copies).map((site) => site && copyNote(site)),
     report.note,
   ].filter(Boolean);
 }
