@@ -1,6 +1,6 @@
 /*
  * record.c - adds thread, stack, device and call to the records of the tracker.
- * Owns:  nothing.   Lock: none; the tracker locks itself.
+ * Owns:  the lifetimes by call site.   Lock: none; they and the tracker lock themselves.
  */
 #include "shim/record.h"
 
@@ -9,6 +9,7 @@
 #include "shim/link/real.h"
 #include "shim/settings/environment.h"
 #include "shim/settings/log.h"
+#include "tracker/churn.h"
 #include "tracker/report/text/text.h"
 
 bool gs_record_detailed;
@@ -17,6 +18,7 @@ bool gs_record_detailed;
 static bool is_tallied;
 static bool is_detailed; /* likewise: gs_record_detailed without a trace */
 static bool is_logged;   /* GPUSHIM_VERBOSE=3: a line for each allocation and free */
+static struct gs_churn *churn; /* GPUSHIM_CHECK=churn; likewise */
 
 /* ---- sampling and windows ------------------------------------------------------- */
 
@@ -33,10 +35,21 @@ void gs_record_configure(const struct gs_options *options, bool tallied)
     is_tallied = tallied;
     is_detailed = is_tallied || (options->track && (part || fewer));
     is_logged = gs_log_enabled(GS_LOG_DEBUG);
-    if (is_logged) {
+    churn = options->track && options->check_churn ? gs_churn_create() : NULL;
+    if (is_logged || churn) {
         gs_trace_stay_on();
     }
     gs_record_trace_changed();
+}
+
+void gs_record_reset(void)
+{
+    churn = NULL;
+}
+
+struct gs_churn *gs_record_churn(void)
+{
+    return churn;
 }
 
 struct gs_sampling gs_record_sampling(const struct gs_options *options)
@@ -136,7 +149,8 @@ struct gs_allocation gs_record_describe(struct gs_state *state,
     return describe(call, key, bytes, choose_stack(state, call->kind, bytes));
 }
 
-/* Reports the allocation to the tracker; if `tallied`, also to the sums, if kept. */
+/* Reports the allocation to the tracker; if `tallied`, also to the sums and lifetimes, if
+ * kept. */
 static inline __attribute__((always_inline)) uint32_t
 record(struct gs_state *state, const struct gs_call *call, uint64_t key, size_t bytes,
        struct gs_block *block, uint32_t stack, bool tallied)
@@ -145,6 +159,9 @@ record(struct gs_state *state, const struct gs_call *call, uint64_t key, size_t 
     uint32_t id = 0;
     if (tallied) {
         gs_tracker_tally(state->tracker, &allocation);
+    }
+    if (tallied && churn) {
+        gs_churn_add(churn, &allocation);
     }
     if (gs_tracker_add(state->tracker, &allocation, block || call->by_id, &id) != GS_OK) {
         gs_record_missed();
@@ -237,7 +254,15 @@ void gs_record_refused(struct gs_state *state, const struct gs_call *call)
 
 /* ---- frees ---------------------------------------------------------------------- */
 
-void gs_record_trace_free(const struct gs_freeing *freeing)
+/* Ends the lifetime of an allocation, of the kinds that made_watched adds. */
+static void end_life(struct gs_state *state, const struct gs_allocation *allocation)
+{
+    if (TRACED >> allocation->kind & 1u) {
+        gs_churn_end(churn, allocation, gs_tracker_now(state->tracker));
+    }
+}
+
+static void trace_free(const struct gs_freeing *freeing)
 {
     if (freeing->how != GS_TRACE_HOW_NONE) {
         gs_trace_free(freeing->key, freeing->how, freeing->stream, freeing->order);
@@ -247,15 +272,29 @@ void gs_record_trace_free(const struct gs_freeing *freeing)
     }
 }
 
+void gs_record_trace_free(struct gs_state *state, const struct gs_freeing *freeing)
+{
+    struct gs_allocation was;
+
+    trace_free(freeing);
+    if (churn && gs_tracker_look_up(state->tracker, freeing->key, &was) == GS_OK) {
+        end_life(state, &was);
+    }
+}
+
 void gs_record_detailed_end(struct gs_state *state, uint32_t id, enum gs_api api,
                             uint64_t addr, enum gs_trace_how how)
 {
     if (gs_tracing()) {
-        gs_record_trace_free(&(struct gs_freeing){
+        trace_free(&(struct gs_freeing){
             .key = addr, .how = how, .order = GS_TRACE_UNORDERED, .api = api});
     }
     if (!state->tracker || id == 0) {
         return;
+    }
+    struct gs_allocation was;
+    if (churn && gs_tracker_get(state->tracker, id, &was) == GS_OK) {
+        end_life(state, &was);
     }
     gs_tracker_remove_block(state->tracker, id, gs_thread_id(), gs_record_api(api));
 }
@@ -283,6 +322,9 @@ void gs_record_restore(struct gs_state *state, const struct gs_allocation *was)
 void gs_record_free_refused(struct gs_state *state, const struct gs_freeing *freeing,
                             CUresult result)
 {
+    if (churn && freeing->was.addr != 0 && (TRACED >> freeing->was.kind & 1u) != 0) {
+        gs_churn_take_back(churn, &freeing->was, gs_tracker_now(state->tracker));
+    }
     gs_record_restore(state, &freeing->was);
     /* In a free by address an invalid handle means the stream. */
     if (gs_record_unknown(result) &&

@@ -56,6 +56,10 @@ extern bool gs_record_detailed __attribute__((visibility("hidden")));
 /* Called at the end of start: reads the options. `tallied`: the outputs need sums of all
  * allocations. */
 void gs_record_configure(const struct gs_options *options, bool tallied);
+/* In a forked child. */
+void gs_record_reset(void);
+/* The lifetimes by call site; NULL: they are not recorded (GPUSHIM_CHECK=churn). */
+struct gs_churn *gs_record_churn(void);
 /* Called when a trace has begun or ended while the program runs. */
 void gs_record_trace_changed(void);
 /* The stack of a part that an allocator above hands out; 0: not recorded, or only those
@@ -182,10 +186,10 @@ struct gs_freeing {
     struct gs_allocation was; /* out: the record; addr 0: there was none */
 };
 
-/* Rows of events.def: writes the free that is about to be made to the trace file and to
- * the log; removes the record; puts it back after a free that was refused, and reports an
- * error of the program if there is no such allocation. */
-void gs_record_trace_free(const struct gs_freeing *freeing)
+/* Rows of events.def: writes the free that is about to be made to the trace file, to the
+ * log and to the lifetimes; removes the record; puts it back after a free that was
+ * refused, and reports an error of the program if there is no such allocation. */
+void gs_record_trace_free(struct gs_state *state, const struct gs_freeing *freeing)
     __attribute__((cold, noinline));
 void gs_record_remove(struct gs_state *state, struct gs_freeing *freeing);
 void gs_record_free_refused(struct gs_state *state, const struct gs_freeing *freeing,

@@ -245,6 +245,7 @@ static void write_last(void *arg)
         config.scan = &scan;
     }
     config.transfers = gs_transfer_table();
+    config.churn = gs_record_churn();
     last->bad = write_report(state, config, GS_OUTPUTS_END, NULL);
 }
 

@@ -74,6 +74,8 @@ void gs_options_log_idle(const struct gs_options *options, char *const *env,
          "with GPUSHIM_TRACK=off there is nothing to search for"},
         {"GPUSHIM_CHECK_TRANSFERS", options->check_transfers, untracked,
          "with GPUSHIM_TRACK=off there is no report"},
+        {"GPUSHIM_CHECK_CHURN", options->check_churn, untracked,
+         "with GPUSHIM_TRACK=off there is no report"},
         {"GPUSHIM_OUTPUT_FILE", options->output_file[0], on && !options->output[0],
          "there is no GPUSHIM_OUTPUT; no file is written"},
         {"GPUSHIM_OUTPUT_INTERVAL", /* not one for both */

@@ -143,9 +143,9 @@ Test(options_lists, bad_item_gets_one_line)
     static const struct {
         const char *entry, *line;
     } cases[] = {
-        {"GPUSHIM_CHECK=args,memory",
-         "memory: not one of args, transfers, redzone:..., fill:..., quarantine:...; "
-         "left out"},
+        {"GPUSHIM_CHECK=args,memory", "memory: not one of args, transfers, churn, "
+                                      "redzone:..., fill:..., quarantine:...; "
+                                      "left out"},
         {"GPUSHIM_CHECK=args,args", "args: given twice; the first counts"},
         {"GPUSHIM_CHECK=args,args:off", "args:off: given twice; the first counts"},
         {"GPUSHIM_CHECK=,args", ": an item is empty; left out"},

@@ -78,6 +78,8 @@ struct gs_report_data {
     bool peaks_printed;                 /* some of them are printed */
     struct gs_transfer_list slow;       /* call sites with slow copies */
     size_t slow_shown;                  /* of these, to print, from the front */
+    struct gs_churn_list churn;         /* call sites with short lifetimes */
+    size_t churn_shown;                 /* of these, that have a hint, likewise */
     uint64_t error_count;               /* each as often as it occurred */
     uint64_t errors_more;               /* call sites beyond those kept */
     struct gs_samples calls;            /* all allocations, if there are deny: rules */
@@ -115,6 +117,8 @@ void gs_stack_ids_add_errors(struct gs_stack_ids *ids, const struct gs_report_da
 /* Adds those of the first `count` call sites with slow copies. */
 void gs_stack_ids_add_slow(struct gs_stack_ids *ids, const struct gs_report_data *data,
                            size_t count);
+/* Adds those of the call sites that have a hint. */
+void gs_stack_ids_add_hints(struct gs_stack_ids *ids, const struct gs_report_data *data);
 /* Sorts; drops 0 and repetitions. Returns how many are left. */
 size_t gs_stack_ids_unique(uint32_t *ids, size_t count);
 
@@ -472,6 +476,9 @@ void gs_report_find_paths(const struct gs_report_writer *writer);
  */
 void gs_report_where(const struct gs_report_writer *writer,
                      const struct gs_shown_stack *stack);
+/* The same of its frame. paths NULL: base names. */
+void gs_report_put_where(const struct gs_symbol_request *frame,
+                         struct gs_shown_paths *paths, struct gs_text *out);
 /* Prints the program's function that called this frame: " < step train.py:12". */
 void gs_report_caller(const struct gs_report_writer *writer,
                       const struct gs_shown_stack *stack);
@@ -533,12 +540,28 @@ void gs_report_pool(const struct gs_report_writer *writer,
 struct gs_report_hint {
     const char *name; /* "few hits" */
     int device;       /* -1: none */
-    char text[256];   /* a sentence, with what to do */
+    uint32_t stack;   /* of its call site; 0: none */
+    char text[512];   /* a sentence, with what to do */
+};
+
+/* The runtime function that the program called, and the program's own frame; NULL: not
+ * known. */
+struct gs_hint_place {
+    const char *call;
+    const struct gs_symbol_request *frame;
+};
+
+/* The contents of the hints, and the names of call sites. */
+struct gs_hint_source {
+    const struct gs_tracker *tracker;
+    const struct gs_report_config *config;
+    const struct gs_report_data *data;
+    const void *self;
+    struct gs_hint_place (*find)(const void *self, uint32_t stack);
 };
 
 /* Finds the next hint. *at is 0 at first. Returns false after the last one. */
-bool gs_report_next_hint(const struct gs_report_config *config,
-                         const struct gs_report_data *data, unsigned *at,
+bool gs_report_next_hint(const struct gs_hint_source *source, unsigned *at,
                          struct gs_report_hint *out);
 
 /* ---- report_refusal.c, report_oom_advice.c: an allocation that was refused --------- */

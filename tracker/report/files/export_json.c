@@ -627,18 +627,34 @@ static void put_proof(const struct gs_export *export, struct gs_json *json)
     gs_json_close(json, '}');
 }
 
+static struct gs_hint_place find_place(const void *self, uint32_t id)
+{
+    const struct gs_export_stack *stack = gs_export_stack(self, id);
+
+    return (struct gs_hint_place){.call = stack ? stack->call : NULL,
+                                  .frame = gs_export_innermost(self, stack)};
+}
+
 /* What there was too much of. */
 static void put_hints(const struct gs_export *export, struct gs_json *json)
 {
+    const struct gs_hint_source source = {.tracker = export->tracker,
+                                          .config = export->config,
+                                          .data = export->data,
+                                          .self = export,
+                                          .find = find_place};
     struct gs_report_hint hint;
     unsigned at = 0;
 
     gs_json_member_open(json, "hints", '[');
-    while (gs_report_next_hint(export->config, export->data, &at, &hint)) {
+    while (gs_report_next_hint(&source, &at, &hint)) {
         gs_json_open(json, '{');
         gs_json_member_text(json, "hint", hint.name);
         gs_json_member_or_null(json, "device", hint.device >= 0, (uint64_t)hint.device);
         gs_json_member_text(json, "text", hint.text);
+        if (hint.stack != 0) {
+            put_stack(export, json, gs_export_stack(export, hint.stack));
+        }
         gs_json_close(json, '}');
     }
     gs_json_close(json, ']');

@@ -66,8 +66,8 @@ static void set_time(const struct gs_tracker *tracker, struct gs_report_source *
 }
 
 /* Names the stacks of the groups from `begin` to `end`. If `begin` is 0, also those of
- * the errors, of registered memory, of the peaks and of slow copies, and the stack of the
- * call that caused the report. */
+ * the errors, of registered memory, of the peaks, of slow copies and of hints, and the
+ * stack of the call that caused the report. */
 static void fill_frames(struct gs_frame_table *table,
                         const struct gs_report_writer *writer,
                         const struct gs_report_data *data, size_t begin, size_t end)
@@ -80,6 +80,7 @@ static void fill_frames(struct gs_frame_table *table,
         gs_stack_ids_add_groups(&ids, &data->registered, 0, data->registered_shown);
         gs_stack_ids_add_errors(&ids, data);
         gs_stack_ids_add_slow(&ids, data, data->slow_shown);
+        gs_stack_ids_add_hints(&ids, data);
         gs_report_peak_stacks(writer->config, data, &ids);
     }
     gs_frame_table_take(table, writer->config, writer->tracker->config.stacks,
@@ -377,9 +378,9 @@ static void apply_rules(struct gs_report_writer *writer, struct gs_report_data *
     }
     gs_report_choose_peaks(config, data);
     gs_report_choose(config, data);
-    if (!names &&
-        (data->shown > 0 || data->registered_shown > 0 || data->error_count > 0 ||
-         data->peaks_printed || data->slow_shown > 0 || config->stack != 0)) {
+    if (!names && (data->shown > 0 || data->registered_shown > 0 ||
+                   data->error_count > 0 || data->peaks_printed || data->slow_shown > 0 ||
+                   data->churn_shown > 0 || config->stack != 0)) {
         fill_frames(&frames[0], writer, data, 0, data->shown);
     }
     if (names) {
@@ -420,14 +421,28 @@ static void write_uncounted(const struct gs_report_writer *writer)
     }
 }
 
+static struct gs_hint_place find_place(const void *self, uint32_t id)
+{
+    const struct gs_report_writer *writer = self;
+    struct gs_shown_stack stack = gs_frame_table_show(writer->frames, writer->config, id);
+
+    return (struct gs_hint_place){.call = stack.call,
+                                  .frame = stack.count ? stack.frames : NULL};
+}
+
 /* Writes the hints, except after out of memory, which has advice of its own. */
 static void write_hints(const struct gs_report_writer *writer)
 {
+    const struct gs_hint_source source = {.tracker = writer->tracker,
+                                          .config = writer->config,
+                                          .data = writer->data,
+                                          .self = writer,
+                                          .find = find_place};
     struct gs_report_hint hint;
     unsigned at = 0;
 
     while (writer->config->show_hints && !writer->config->refusal &&
-           gs_report_next_hint(writer->config, writer->data, &at, &hint)) {
+           gs_report_next_hint(&source, &at, &hint)) {
         gs_text_add(writer->text, "%sHint: %s\n", writer->prefix, hint.text);
     }
 }
@@ -447,7 +462,8 @@ static void write_end(const struct gs_report_writer *writer)
     gs_scan_note(&writer->data->scan, writer->prefix, writer->config->show_devices,
                  writer->text);
     if (writer->data->leaked_count != 0 || writer->data->registered_shown != 0 ||
-        writer->data->slow_shown != 0 || writer->config->stack != 0 ||
+        writer->data->slow_shown != 0 || writer->data->churn_shown != 0 ||
+        writer->config->stack != 0 ||
         writer->data->error_count != writer->data->suppressed_errors) {
         write_note(writer);
     }

@@ -41,7 +41,7 @@ static const char *frame_path(const struct gs_symbol_request *frame)
 }
 
 /* Writes "leaky.c:30", or "libfoo.so+0x12ab"; nothing if neither is known. */
-static void write_place(const struct gs_report_writer *writer,
+static void write_place(struct gs_text *text, struct gs_shown_paths *paths,
                         const struct gs_symbol_request *frame)
 {
     const struct gs_symbol *symbol = &frame->result;
@@ -51,16 +51,16 @@ static void write_place(const struct gs_report_writer *writer,
     if (!path || !path[0]) {
         return;
     }
-    gs_text_add_foreign(writer->text, gs_shown_path(writer->paths, path));
+    gs_text_add_foreign(text, gs_shown_path(paths, path));
     if (path != symbol->file) {
         if (offset == 0 && frame->module) {
             offset = frame->frame - frame->module->bias;
         }
-        gs_text_add(writer->text, "+0x%llx", (unsigned long long)offset);
+        gs_text_add(text, "+0x%llx", (unsigned long long)offset);
     } else if (symbol->line != 0 || !gs_frame_is_python(frame->frame)) {
-        gs_text_add(writer->text, ":%u", symbol->line);
+        gs_text_add(text, ":%u", symbol->line);
     }
-    gs_text_add(writer->text, "%s", frame->inlined ? " (inlined)" : "");
+    gs_text_add(text, "%s", frame->inlined ? " (inlined)" : "");
 }
 
 /* Returns the number of equal frames after this one that one line replaces: a
@@ -162,7 +162,7 @@ static void write_frames(const struct gs_report_writer *writer,
         bool has_place = path && path[0];
         gs_text_add(writer->text, "%s    #%-*u %-*s%s", writer->prefix, digits, i,
                     has_place ? width - 2 : 0, name, has_place ? "  " : "");
-        write_place(writer, &stack->frames[i]);
+        write_place(writer->text, writer->paths, &stack->frames[i]);
         gs_text_add(writer->text, "\n");
         more = count_repeats(stack, i);
         if (more != 0) {
@@ -198,21 +198,26 @@ void gs_report_stack(const struct gs_report_writer *writer,
     }
 }
 
+void gs_report_put_where(const struct gs_symbol_request *frame,
+                         struct gs_shown_paths *paths, struct gs_text *out)
+{
+    char name[NAME_SIZE];
+    struct gs_symbol_request own = *frame;
+
+    own.inlined = false; /* without the mark: the line's form is fixed */
+    const char *path = frame_path(&own);
+    gs_text_add(out, "at %s%s", frame_name(&own, name), path && path[0] ? " " : "");
+    write_place(out, paths, &own);
+}
+
 void gs_report_where(const struct gs_report_writer *writer,
                      const struct gs_shown_stack *stack)
 {
-    char name[NAME_SIZE];
-
     if (stack->count == 0) {
         gs_text_add(writer->text, "(%s)", gs_report_no_stack(stack->id).line);
         return;
     }
-    struct gs_symbol_request own = stack->frames[0];
-    own.inlined = false; /* without the mark: the line's form is fixed */
-    const char *path = frame_path(&own);
-    gs_text_add(writer->text, "at %s%s", frame_name(&own, name),
-                path && path[0] ? " " : "");
-    write_place(writer, &own);
+    gs_report_put_where(&stack->frames[0], writer->paths, writer->text);
 }
 
 void gs_report_caller(const struct gs_report_writer *writer,
@@ -228,7 +233,7 @@ void gs_report_caller(const struct gs_report_writer *writer,
         struct gs_symbol_request caller = stack->frames[i];
         caller.inlined = false;
         gs_text_add(writer->text, " < %s ", frame_name(&caller, name));
-        write_place(writer, &caller);
+        write_place(writer->text, writer->paths, &caller);
     }
 }
 

@@ -77,6 +77,13 @@ void gs_stack_ids_add_slow(struct gs_stack_ids *ids, const struct gs_report_data
     }
 }
 
+void gs_stack_ids_add_hints(struct gs_stack_ids *ids, const struct gs_report_data *data)
+{
+    for (size_t i = 0; i < data->churn_shown; i++) {
+        gs_stack_ids_add(ids, data->churn.sites[i].stack);
+    }
+}
+
 static int compare_ids(const void *left, const void *right)
 {
     uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;

@@ -7,6 +7,9 @@
 
 #include <stdlib.h>
 
+/* The most call sites with a hint of one kind. */
+#define HINTS_MOST 5u
+
 struct gather {
     struct gs_report_data *data;
     const struct gs_tracker *tracker;
@@ -256,6 +259,10 @@ void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config 
     }
     data->slow_shown =
         data->slow.count < config->max_groups ? data->slow.count : config->max_groups;
+    if (config->churn) {
+        data->churn = gs_churn_copy(config->churn);
+    }
+    data->churn_shown = data->churn.count < HINTS_MOST ? data->churn.count : HINTS_MOST;
 }
 
 /* Returns how many of the first `count` groups to print. */
@@ -284,6 +291,7 @@ void gs_report_data_free(struct gs_report_data *data)
     free(data->uses);
     free(data->slow.sites);
     gs_samples_free(&data->calls);
+    free(data->churn.sites);
     gs_groups_free(&data->groups);
     gs_groups_free(&data->registered);
     gs_groups_free(&data->unplaced);

@@ -94,15 +94,90 @@ static bool find_fragments(const struct gs_report_device *device, unsigned ordin
     return true;
 }
 
-/* The hints in their order: one for the process, two for each device. */
-bool gs_report_next_hint(const struct gs_report_config *config,
-                         const struct gs_report_data *data, unsigned *at,
+/* ---- call sites ------------------------------------------------------------------- */
+
+/* "cudaMalloc at step loop.c:41" */
+static void put_place(const struct gs_hint_source *source, uint32_t stack, uint16_t api,
+                      char *out, size_t size)
+{
+    struct gs_hint_place place = source->find(source->self, stack);
+    struct gs_text where = {0};
+
+    if (place.frame) {
+        gs_report_put_where(place.frame, NULL, &where);
+    }
+    snprintf(out, size, "%s%s%s", gs_report_call_name(source->tracker, place.call, api),
+             where.data ? " " : "", where.data ? where.data : "");
+    gs_text_free(&where);
+}
+
+/* "one buffer serves them all, allocated before the loop": memory that could be kept. */
+static void put_reuse(const struct gs_churn_site *site, char *out, size_t size)
+{
+    char bytes[24], most[32];
+
+    gs_text_bytes(site->most_bytes, bytes);
+    if (site->most_live == 1) {
+        snprintf(out, size,
+                 "never two at once: one buffer of %s, allocated before the loop, serves "
+                 "them all",
+                 bytes);
+    } else {
+        snprintf(out, size,
+                 "at most %s at once: keep as many buffers, of up to %s, and reuse them",
+                 gs_text_count(site->most_live, most), bytes);
+    }
+}
+
+/* The clock is coarse, and its steps add up to the mean of many lifetimes. */
+static const char *put_mean(const struct gs_churn_site *site, char out[24])
+{
+    uint64_t mean_ns = site->short_ns / site->short_count;
+
+    return mean_ns < 1000 ? "less than 1 us" : gs_text_duration(mean_ns, out);
+}
+
+static bool find_churn(const struct gs_hint_source *source, size_t number,
+                       struct gs_report_hint *out)
+{
+    const struct gs_churn_list *churn = &source->data->churn;
+    const struct gs_churn_site *site = &churn->sites[number];
+    char count[32], bytes[24], share[16], life[24], memory[64], place[256], reuse[128];
+
+    put_place(source, site->stack, site->api, place, sizeof(place));
+    put_reuse(site, reuse, sizeof(reuse));
+    out->name = site->most_live == 1 ? "loop" : "churn";
+    out->device =
+        gs_totals_row(site->device, site->kind) < GS_MAX_DEVICES ? site->device : -1;
+    out->stack = site->stack;
+    snprintf(
+        out->text, sizeof(out->text),
+        "%s: %s allocations by %s, %s in all, %s %% of the run's, freed within 10 ms "
+        "(%s on average), %s",
+        gs_report_memory_name(site->kind, site->device, memory),
+        gs_text_count(site->count, count), place, gs_text_bytes(site->bytes, bytes),
+        gs_report_percent(site->count, churn->allocs, share), put_mean(site, life),
+        reuse);
+    return true;
+}
+
+/* The hints in their order: one for the process, two for each device, then those of call
+ * sites. */
+bool gs_report_next_hint(const struct gs_hint_source *source, unsigned *at,
                          struct gs_report_hint *out)
 {
-    while (*at < 1 + 2 * config->device_count) {
+    const struct gs_report_config *config = source->config;
+    const struct gs_report_data *data = source->data;
+    const size_t devices = 1 + 2 * config->device_count;
+
+    while (*at < devices + data->churn_shown) {
         unsigned number = (*at)++, ordinal = (number - 1) / 2;
         bool found;
 
+        out->stack = 0;
+        if (number >= devices) {
+            return find_churn(source, number - devices, out);
+        }
         out->device = number == 0 ? -1 : (int)ordinal;
         if (number == 0) {
             found = find_not_freed(config, data, out);
