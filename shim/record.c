@@ -10,6 +10,7 @@
 #include "shim/settings/environment.h"
 #include "shim/settings/log.h"
 #include "tracker/churn.h"
+#include "tracker/pinned_uses.h"
 #include "tracker/report/text/text.h"
 
 bool gs_record_detailed;
@@ -18,7 +19,8 @@ bool gs_record_detailed;
 static bool is_tallied;
 static bool is_detailed; /* likewise: gs_record_detailed without a trace */
 static bool is_logged;   /* GPUSHIM_VERBOSE=3: a line for each allocation and free */
-static struct gs_churn *churn; /* GPUSHIM_CHECK=churn; likewise */
+static struct gs_churn *churn;        /* GPUSHIM_CHECK=churn; likewise */
+static struct gs_pinned_uses *pinned; /* GPUSHIM_CHECK=transfers; likewise */
 
 /* ---- sampling and windows ------------------------------------------------------- */
 
@@ -36,7 +38,8 @@ void gs_record_configure(const struct gs_options *options, bool tallied)
     is_detailed = is_tallied || (options->track && (part || fewer));
     is_logged = gs_log_enabled(GS_LOG_DEBUG);
     churn = options->track && options->check_churn ? gs_churn_create() : NULL;
-    if (is_logged || churn) {
+    pinned = options->track && options->check_transfers ? gs_pinned_uses_create() : NULL;
+    if (is_logged || churn || pinned) {
         gs_trace_stay_on();
     }
     gs_record_trace_changed();
@@ -45,11 +48,17 @@ void gs_record_configure(const struct gs_options *options, bool tallied)
 void gs_record_reset(void)
 {
     churn = NULL;
+    pinned = NULL;
 }
 
 struct gs_churn *gs_record_churn(void)
 {
     return churn;
+}
+
+struct gs_pinned_uses *gs_record_pinned(void)
+{
+    return pinned;
 }
 
 struct gs_sampling gs_record_sampling(const struct gs_options *options)
@@ -163,6 +172,9 @@ record(struct gs_state *state, const struct gs_call *call, uint64_t key, size_t 
     if (tallied && churn) {
         gs_churn_add(churn, &allocation);
     }
+    if (tallied && pinned && call->kind == GS_MEMORY_PINNED) {
+        gs_pinned_uses_add(pinned, &allocation);
+    }
     if (gs_tracker_add(state->tracker, &allocation, block || call->by_id, &id) != GS_OK) {
         gs_record_missed();
         return 0;
@@ -257,8 +269,22 @@ void gs_record_refused(struct gs_state *state, const struct gs_call *call)
 /* Ends the lifetime of an allocation, of the kinds that made_watched adds. */
 static void end_life(struct gs_state *state, const struct gs_allocation *allocation)
 {
-    if (TRACED >> allocation->kind & 1u) {
+    if (churn && (TRACED >> allocation->kind & 1u) != 0) {
         gs_churn_end(churn, allocation, gs_tracker_now(state->tracker));
+    }
+    if (pinned && allocation->kind == GS_MEMORY_PINNED) {
+        gs_pinned_uses_end(pinned, allocation->addr);
+    }
+}
+
+/* The driver has refused the free. What it would have freed may have been used. */
+static void go_on_living(struct gs_state *state, const struct gs_allocation *allocation)
+{
+    if (churn && (TRACED >> allocation->kind & 1u) != 0) {
+        gs_churn_take_back(churn, allocation, gs_tracker_now(state->tracker));
+    }
+    if (pinned && allocation->kind == GS_MEMORY_PINNED) {
+        gs_pinned_uses_give_up(pinned);
     }
 }
 
@@ -277,7 +303,8 @@ void gs_record_trace_free(struct gs_state *state, const struct gs_freeing *freei
     struct gs_allocation was;
 
     trace_free(freeing);
-    if (churn && gs_tracker_look_up(state->tracker, freeing->key, &was) == GS_OK) {
+    if ((churn || pinned) &&
+        gs_tracker_look_up(state->tracker, freeing->key, &was) == GS_OK) {
         end_life(state, &was);
     }
 }
@@ -293,7 +320,7 @@ void gs_record_detailed_end(struct gs_state *state, uint32_t id, enum gs_api api
         return;
     }
     struct gs_allocation was;
-    if (churn && gs_tracker_get(state->tracker, id, &was) == GS_OK) {
+    if ((churn || pinned) && gs_tracker_get(state->tracker, id, &was) == GS_OK) {
         end_life(state, &was);
     }
     gs_tracker_remove_block(state->tracker, id, gs_thread_id(), gs_record_api(api));
@@ -322,8 +349,8 @@ void gs_record_restore(struct gs_state *state, const struct gs_allocation *was)
 void gs_record_free_refused(struct gs_state *state, const struct gs_freeing *freeing,
                             CUresult result)
 {
-    if (churn && freeing->was.addr != 0 && (TRACED >> freeing->was.kind & 1u) != 0) {
-        gs_churn_take_back(churn, &freeing->was, gs_tracker_now(state->tracker));
+    if (freeing->was.addr != 0) {
+        go_on_living(state, &freeing->was);
     }
     gs_record_restore(state, &freeing->was);
     /* In a free by address an invalid handle means the stream. */

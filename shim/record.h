@@ -60,6 +60,8 @@ void gs_record_configure(const struct gs_options *options, bool tallied);
 void gs_record_reset(void);
 /* The lifetimes by call site; NULL: they are not recorded (GPUSHIM_CHECK=churn). */
 struct gs_churn *gs_record_churn(void);
+/* The uses of pinned memory; NULL: they are not recorded (GPUSHIM_CHECK=transfers). */
+struct gs_pinned_uses *gs_record_pinned(void);
 /* Called when a trace has begun or ended while the program runs. */
 void gs_record_trace_changed(void);
 /* The stack of a part that an allocator above hands out; 0: not recorded, or only those

@@ -73,6 +73,9 @@ bool gs_args_right_elsewhere(uint64_t addr, uint64_t bytes, unsigned side)
 static void check_span(struct gs_copy_call *call, const struct gs_use *use)
 {
     bool all = is_on(GS_ARGS_CHECKED);
+    if (is_on(GS_ARGS_RECORDED)) {
+        gs_pinned_used(use->span.addr);
+    }
     if (!all && gs_args_right(use->span.addr, use->span.bytes, use->writes ? 0 : 1)) {
         return;
     }
@@ -120,6 +123,9 @@ void gs_args_copy(struct gs_copy_call *call, struct gs_copy_end dst,
 {
     check_copy(call, dst, src, bytes);
     if (is_on(GS_ARGS_RECORDED)) {
+        if (dst.side != GS_SIDE_HOST) {
+            gs_pinned_sent(src.addr, bytes);
+        }
         gs_transfer_begin(call, dst, src, bytes);
     }
 }

@@ -16,6 +16,7 @@
 
 #include "gs_base.h"
 #include "pool/hit.h"
+#include "shim/checks/pinned_calls.h"
 #include "shim/checks/transfer_calls.h"
 #include "shim/cuda/cuda_names.h"
 #include "shim/host/managed.h"
@@ -119,6 +120,9 @@ static inline bool gs_args_unpooled(void)
 #define GS_RIGHT_BOXES(list, count)                      gs_args_unpooled()
 #define GS_RIGHT_OPERATIONS(list, count)                 gs_args_unpooled()
 #define GS_RIGHT_EVENT(event)                            (!gs_own_event(event))
+#define GS_RIGHT_USE(addr)                               true
+#define GS_RIGHT_KERNEL(function, params, extra)         true
+#define GS_RIGHT_UNKNOWN()                               true
 #define GS_RIGHT_NOTHING()                               true
 
 /* ---- the column `memory` of submit.def -----------------------------------------------
@@ -159,14 +163,19 @@ static inline bool gs_args_unpooled(void)
 #define GS_ARGS_BOX_3D_PEER(copy) gs_args_copy_3d_peer(call, copy)
 #define GS_ARGS_BATCH(dsts, srcs, sizes, count)                                          \
     gs_args_copy_batch(call, dsts, srcs, sizes, count)
-#define GS_ARGS_BOXES(list, count)      gs_args_boxes(call, list, count)
-#define GS_ARGS_OPERATIONS(list, count) gs_args_operations(call, list, count)
-#define GS_ARGS_EVENT(event)            gs_args_event(call, event)
-#define GS_ARGS_NOTHING()               (void)call
+#define GS_ARGS_BOXES(list, count)              gs_args_boxes(call, list, count)
+#define GS_ARGS_OPERATIONS(list, count)         gs_args_operations(call, list, count)
+#define GS_ARGS_EVENT(event)                    gs_args_event(call, event)
+#define GS_ARGS_NOTHING()                       (void)call
+#define GS_ARGS_USE(address)                    gs_pinned_used(GS_ARGS_ADDRESS(address))
+#define GS_ARGS_KERNEL(function, params, extra) gs_pinned_kernel(function, params, extra)
+#define GS_ARGS_UNKNOWN()                       gs_pinned_unknown()
 
 /* GS_ARGS_HAS: true if a row has the column. GS_ARGS_CHECK checks the call by it;
- * GS_ARGS_RIGHT: true if there is nothing to check. */
-#define GS_ARGS_HAS(...)                  (sizeof(#__VA_ARGS__) > 1)
+ * GS_ARGS_RIGHT: true if there is nothing to check. GS_ARGS_WATCHED: true for KERNEL,
+ * which is read in the slow path of a submission, so that a launch costs nothing more. */
+#define GS_ARGS_HAS(...)                  (sizeof(#__VA_ARGS__) > 1 && !GS_ARGS_WATCHED(__VA_ARGS__))
+#define GS_ARGS_WATCHED(...)              ((#__VA_ARGS__)[0] == 'K')
 #define GS_ARGS_CHECK(...)                GS_ARGS_SECOND(, ##__VA_ARGS__, NOTHING(), )
 #define GS_ARGS_SECOND(none, shape, ...)  GS_ARGS_##shape
 #define GS_ARGS_RIGHT(...)                GS_RIGHT_SECOND(, ##__VA_ARGS__, NOTHING(), )

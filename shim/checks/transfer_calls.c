@@ -34,6 +34,7 @@ void gs_transfer_start(const struct gs_state *state)
     if (made) {
         gs_trace_stay_on(); /* synchronizes are reported (entry_sync.c) */
         gs_round_trips_start();
+        gs_submissions_watch(); /* kernels are read (pinned_calls.h) */
     }
     __atomic_store_n(&table, made, __ATOMIC_RELEASE);
 }

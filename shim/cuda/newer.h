@@ -158,6 +158,8 @@ CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hGraph,
 #endif
 
 #if CUDA_VERSION < 12040
+CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *paramOffset,
+                            size_t *paramSize);
 typedef struct CUgreenCtx_st *CUgreenCtx;
 typedef struct CUdevResourceDesc_st *CUdevResourceDesc;
 CUresult cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx);

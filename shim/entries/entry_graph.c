@@ -119,6 +119,7 @@ static bool gives_back_for(const CUgraphNodeParams *params)
 static void instantiated(CUresult result, const CUgraphExec *exec, CUgraph graph,
                          unsigned long long flags)
 {
+    gs_pinned_unknown();
     GS_WITHIN(
         result == CUDA_SUCCESS && gs_graph_memory_was_seen() ? gs_enter() : NULL,
         gs_graph_record_exec(state, *exec, graph,

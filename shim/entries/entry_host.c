@@ -9,6 +9,7 @@
  * Owns:  nothing.   Lock: none.
  */
 #include "pool/hit.h"
+#include "shim/checks/pinned_calls.h"
 #include "shim/heaps/retry.h"
 #include "shim/host/host_pools.h"
 #include "shim/memory/tell.h"
@@ -176,6 +177,7 @@ GS_EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p,
     CUresult result = gs_real()->cuMemHostGetDevicePointer_v2(pdptr, p, Flags);
     if (result == CUDA_SUCCESS) {
         *pdptr += offset;
+        gs_pinned_used((uint64_t)(uintptr_t)p + offset);
     }
     return result;
 }

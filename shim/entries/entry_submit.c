@@ -139,8 +139,12 @@ static inline __attribute__((always_inline)) uintptr_t across(const char *symbol
     }                                                                                    \
     static inline __attribute__((always_inline)) CUresult submit_##symbol params         \
     {                                                                                    \
-        struct gs_calls *own =                                                           \
-            gs_submission_begin(FORM_##stream(WHERE_##where | across(#symbol)));         \
+        struct gs_calls *own = GS_SUBMISSION_BEGIN(                                      \
+            FORM_##stream(WHERE_##where | across(#symbol)),                              \
+            if (GS_ARGS_WATCHED(__VA_ARGS__) && gs_args_on()) {                          \
+                GS_ARGS_CALL(name);                                                      \
+                GS_ARGS_CHECK(__VA_ARGS__);                                              \
+            });                                                                          \
         const bool per_thread = IS_##stream;                                             \
         (void)per_thread;                                                                \
         PREPARE_##where;                                                                 \

@@ -246,6 +246,7 @@ static void write_last(void *arg)
     }
     config.transfers = gs_transfer_table();
     config.churn = gs_record_churn();
+    config.pinned = gs_record_pinned();
     last->bad = write_report(state, config, GS_OUTPUTS_END, NULL);
 }
 

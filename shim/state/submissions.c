@@ -337,6 +337,13 @@ static unsigned count_of(uintptr_t tagged_stream)
 /* A stream that no call uses: the next call takes the slow path, wherever it goes. */
 #define NOWHERE UINTPTR_MAX
 
+static uintptr_t watched; /* GS_STREAMS_WATCHED or 0; set at start */
+
+void gs_submissions_watch(void)
+{
+    watched = GS_STREAMS_WATCHED;
+}
+
 /* Returns the row of the stream and count. If there is none, reuses the rows in turn: the
  * earlier calls of a reused row then count in no row. */
 static unsigned find_row(struct gs_submissions *own, uintptr_t tagged_stream,
@@ -401,7 +408,7 @@ static struct gs_calls *change_row(struct gs_submissions *own, uintptr_t tagged_
         gs_submissions_devices_used() == GS_DEVICES_APART &&
                 is_default(tagged_stream & ~(GS_STREAMS_LOOSE | GS_STREAMS_ACROSS))
             ? NOWHERE
-            : tagged_stream;
+            : tagged_stream | watched;
     __atomic_store_n(&own->turns, turns + 2, __ATOMIC_RELEASE);
     return calls;
 }
@@ -636,6 +643,7 @@ void gs_submissions_reset(void)
     gone_listed = false;
     __atomic_store_n(&ending, 0, __ATOMIC_RELAXED);
     gs_thread.submissions = NULL;
+    watched = 0;
     memset(stream_devices, 0, sizeof(stream_devices));
     streams_met = 0;
     first_device = -1;

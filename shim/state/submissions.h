@@ -66,6 +66,8 @@
 #define GS_STREAMS_BEYOND     ((uintptr_t)4)
 #define GS_STREAMS_LOOSE      ((uintptr_t)8)
 #define GS_STREAMS_ACROSS     ((uintptr_t)1 << 63)
+/* Of a record's `newest` alone: gs_submissions_watch. */
+#define GS_STREAMS_WATCHED ((uintptr_t)1 << 62)
 
 /* Each of these ends the single order (single_order.h). */
 #define GS_STREAMS_UNORDERED                                                             \
@@ -191,6 +193,25 @@ static inline void gs_submissions_add(uint64_t *count)
                      __ATOMIC_RELEASE);
 }
 
+/* gs_submission_begin, with a statement for its slow path. */
+#define GS_SUBMISSION_BEGIN(tagged_stream, watch)                                        \
+    ({                                                                                   \
+        const uintptr_t to = (tagged_stream);                                            \
+        struct gs_submissions *own_record = gs_thread.submissions;                       \
+        struct gs_calls *own_calls;                                                      \
+        if (GS_UNLIKELY(!own_record || own_record->newest != to)) {                      \
+            watch;                                                                       \
+            own_calls = gs_submissions_turn(to);                                         \
+        } else {                                                                         \
+            own_calls = own_record->at;                                                  \
+            gs_submissions_add(&own_calls->begun);                                       \
+        }                                                                                \
+        own_calls;                                                                       \
+    })
+
+/* Makes every later call take the slow path. Called at start. */
+void gs_submissions_watch(void);
+
 /*
  * Called before and after each call that submits; `tagged_stream` as above. The call
  * counts as begun before its stream is recorded: a reader that finds no call in progress
@@ -199,13 +220,7 @@ static inline void gs_submissions_add(uint64_t *count)
 static inline __attribute__((always_inline)) struct gs_calls *
 gs_submission_begin(uintptr_t tagged_stream)
 {
-    struct gs_submissions *own = gs_thread.submissions;
-    if (GS_UNLIKELY(!own || own->newest != tagged_stream)) {
-        return gs_submissions_turn(tagged_stream);
-    }
-    struct gs_calls *calls = own->at;
-    gs_submissions_add(&calls->begun);
-    return calls;
+    return GS_SUBMISSION_BEGIN(tagged_stream, (void)0);
 }
 
 static inline __attribute__((always_inline)) void
@@ -231,7 +246,9 @@ static inline uintptr_t gs_submissions_stream_of(uintptr_t tagged_stream)
 /* A number for the stream of the calling thread's last submission. */
 static inline uint64_t gs_submissions_stream(void)
 {
-    return gs_thread.submissions ? gs_thread.submissions->newest & ~GS_STREAMS_ACROSS : 0;
+    return gs_thread.submissions
+               ? gs_thread.submissions->newest & ~(GS_STREAMS_ACROSS | GS_STREAMS_WATCHED)
+               : 0;
 }
 
 /* The state of the counts at one time. */

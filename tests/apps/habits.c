@@ -217,6 +217,148 @@ APP_FRAME static void return_seldom(void)
     }
 }
 
+/* ---- pinned memory ----------------------------------------------------------------- */
+
+#define PINNED (16 * APP_MIB)
+
+static struct app_kernels kernels;
+
+/* What uses `bytes` of pinned memory besides the host; kernels run in any case. */
+static void use_pinned(size_t bytes, void (*use)(unsigned char *pinned))
+{
+    unsigned char *pinned;
+
+    app_kernels_load(&kernels);
+    APP_OK(gpu_malloc_host((void **)&pinned, bytes)); /* HINT: use_pinned */
+    app_bytes_fill(pinned, bytes, 3);
+    app_fill(&kernels, device, TRIP / 4, 7, stream);
+    APP_OK(gpu_put(device, host, 256));
+    if (use)
+        use(pinned);
+    APP_OK(gpu_stream_sync(stream));
+    APP_OK(gpu_free_host(pinned));
+    app_kernels_unload(&kernels);
+}
+
+APP_FRAME static void pin_for_the_host(void)
+{
+    use_pinned(PINNED, NULL);
+}
+
+/* ---- and right ones ---------------------------------------------------------------- */
+
+APP_FRAME static void pin_little(void)
+{
+    use_pinned(PINNED - 1, NULL);
+}
+
+static void copy_the_end(unsigned char *pinned)
+{
+    APP_OK(gpu_put(device, pinned + PINNED - 1, 1));
+}
+
+APP_FRAME static void pin_for_a_copy(void)
+{
+    use_pinned(PINNED, copy_the_end);
+}
+
+static void copy_in_a_capture(unsigned char *pinned)
+{
+    gpu_graph graph;
+
+    APP_OK(gpu_begin_capture(stream, GPU_CAPTURE_RELAXED));
+    APP_OK(gpu_put_async(device, pinned + 64, 64, stream));
+    APP_OK(gpu_end_capture(stream, &graph));
+    APP_OK(gpu_graph_destroy(graph));
+}
+
+APP_FRAME static void pin_for_a_capture(void)
+{
+    use_pinned(PINNED, copy_in_a_capture);
+}
+
+/* The second launch in a row. */
+static void run_a_kernel(unsigned char *pinned)
+{
+    app_fill(&kernels, device, 16, 7, stream);
+    app_fill(&kernels, gpu_from_address((uintptr_t)pinned + 4096), 16, 7, stream);
+}
+
+APP_FRAME static void pin_for_a_kernel(void)
+{
+    use_pinned(PINNED, run_a_kernel);
+}
+
+static void run_in_a_capture(unsigned char *pinned)
+{
+    gpu_graph graph;
+
+    APP_OK(gpu_begin_capture(stream, GPU_CAPTURE_RELAXED));
+    run_a_kernel(pinned);
+    APP_OK(gpu_end_capture(stream, &graph));
+    APP_OK(gpu_graph_destroy(graph));
+}
+
+APP_FRAME static void pin_for_a_captured_kernel(void)
+{
+    use_pinned(PINNED, run_in_a_capture);
+}
+
+static void take_a_view(unsigned char *pinned)
+{
+    gpu_ptr view;
+
+    APP_OK(gpu_host_view(&view, pinned));
+}
+
+APP_FRAME static void pin_for_a_view(void)
+{
+    use_pinned(PINNED, take_a_view);
+}
+
+/* A kernel would find it through memory. */
+static void send_the_address(unsigned char *pinned)
+{
+    struct {
+        size_t count;
+        void *data;
+    } table[40] = {[39] = {.count = 1, .data = pinned + 100}};
+
+    APP_OK(gpu_put(device, table, sizeof(table)));
+}
+
+APP_FRAME static void pin_for_a_table(void)
+{
+    use_pinned(PINNED, send_the_address);
+}
+
+static void set_bytes(unsigned char *pinned)
+{
+    APP_OK(gpu_set(gpu_from_address((uintptr_t)pinned), 1, 64));
+}
+
+APP_FRAME static void pin_for_a_set(void)
+{
+    use_pinned(PINNED, set_bytes);
+}
+
+static void launch_a_graph(unsigned char *pinned)
+{
+    gpu_graph graph;
+    gpu_exec exec;
+
+    (void)pinned;
+    APP_OK(gpu_graph_create(&graph));
+    APP_OK(gpu_instantiate(&exec, graph));
+    APP_OK(gpu_exec_destroy(exec));
+    APP_OK(gpu_graph_destroy(graph));
+}
+
+APP_FRAME static void pin_beside_a_graph(void)
+{
+    use_pinned(PINNED, launch_a_graph);
+}
+
 /* ---- all of them ------------------------------------------------------------------- */
 
 static const struct {
@@ -236,6 +378,16 @@ static const struct {
     {"changed", change_on_the_host},
     {"results", read_results},
     {"reused", reuse_the_buffer},
+    {"unused", pin_for_the_host},
+    {"little", pin_little},
+    {"copied", pin_for_a_copy},
+    {"captured", pin_for_a_capture},
+    {"kernel", pin_for_a_kernel},
+    {"captured-kernel", pin_for_a_captured_kernel},
+    {"view", pin_for_a_view},
+    {"table", pin_for_a_table},
+    {"set", pin_for_a_set},
+    {"graph", pin_beside_a_graph},
     {"few", return_seldom},
     {"event", change_after_an_event},
     {"other", send_other_bytes},

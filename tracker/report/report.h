@@ -10,6 +10,7 @@
 #include "gs_base.h"
 #include "tracker/churn.h"
 #include "tracker/growth.h"
+#include "tracker/pinned_uses.h"
 #include "tracker/names/shown_path.h"
 #include "tracker/names/symbolize.h"
 #include "tracker/report/export.h"
@@ -177,6 +178,7 @@ struct gs_report_config {
     struct gs_growth *growth;             /* NULL: no snapshots */
     struct gs_transfers *transfers;       /* NULL: copies were not recorded */
     struct gs_churn *churn;               /* NULL: lifetimes were not recorded */
+    struct gs_pinned_uses *pinned;        /* NULL: uses were not recorded */
     uint64_t start_unix_ns; /* the tracker's start, since 1970; 0: not known */
     uint64_t full_in_ns;    /* until a device is full as it grew last; 0: not known */
     unsigned growing; /* growing call sites to print with the last snapshot; 0: neither */

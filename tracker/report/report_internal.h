@@ -80,6 +80,8 @@ struct gs_report_data {
     size_t slow_shown;                  /* of these, to print, from the front */
     struct gs_churn_list churn;         /* call sites with short lifetimes */
     size_t churn_shown;                 /* of these, that have a hint, likewise */
+    struct gs_pinned_list pinned;       /* call sites of unused pinned memory */
+    size_t pinned_shown;                /* likewise */
     uint64_t error_count;               /* each as often as it occurred */
     uint64_t errors_more;               /* call sites beyond those kept */
     struct gs_samples calls;            /* all allocations, if there are deny: rules */
@@ -95,6 +97,12 @@ void gs_report_choose(const struct gs_report_config *config, struct gs_report_da
 /* The largest first. */
 void gs_report_sort(struct gs_group *groups, size_t count);
 void gs_report_data_free(struct gs_report_data *data);
+
+/* Returns true if a hint names a call site. */
+static inline bool gs_report_has_hint_sites(const struct gs_report_data *data)
+{
+    return data->churn_shown != 0 || data->pinned_shown != 0;
+}
 
 /* Leaks without a group, for lack of memory. */
 static inline uint64_t gs_report_not_grouped(const struct gs_report_data *data)

@@ -203,3 +203,29 @@ trips_page_case() {
   expect_text found.out ' in all: 300 with bytes that a copy from the GPU had brought: keep them on the GPU$'
 }
 add_case "hints round trips, in the page" trips_page_case
+
+# ---- GPUSHIM_CHECK=transfers: pinned memory without a use -------------------------------------
+# Each alone would see: a way of using the memory that is not known, and memory that only the host uses.
+
+# unused_case WAY CALL
+unused_case() {
+  local text
+
+  text="pinned host memory: 1 allocation by $2 at $(habit_at use_pinned), 16.0 MiB in all, 94.1 % of the run's, "
+  text+="in no copy and no kernel's parameters: pageable memory costs less\$"
+  hint_case "unused pinned" None "$text" GPUSHIM_CHECK=transfers "${@:3}" -- "$apps/habits_$1" unused
+}
+for way in shared static; do
+  add_case "hints unused pinned memory $way" unused_case "$way" cudaMallocHost
+done
+add_case "hints unused pinned memory linked" unused_case linked cuMemAllocHost
+add_case "hints unused pinned memory, by the driver" unused_case linked cuMemAllocHost GPUSHIM_POOL=off
+quiet_driver_case() {
+  preloaded shim GPUSHIM_CHECK=transfers GPUSHIM_POOL=off -- "$apps/habits_linked" "$1"
+  expect_no_text shim.err ' Hint: '
+}
+for habit in little copied captured kernel captured-kernel view table set graph; do
+  add_case "hints unused pinned memory, none, $habit" quiet_case GPUSHIM_CHECK=transfers "$apps/habits_linked" "$habit"
+  add_case "hints unused pinned memory, none, $habit, by the driver" quiet_driver_case "$habit"
+done
+add_case "hints unused pinned memory, none without the check" quiet_case GPUSHIM_CHECK=churn "$apps/habits_linked" unused

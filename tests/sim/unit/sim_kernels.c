@@ -38,6 +38,25 @@ Test(sim_kernels, compute_what_their_contract_says)
     cr_assert_eq(mismatches, 1000);
 }
 
+/* gs_fill(u64, u64, u32) */
+Test(sim_kernels, tell_their_parameters)
+{
+    static const size_t offsets[] = {0, 8, 16}, sizes[] = {8, 8, 4};
+    size_t offset = 99, bytes = 99;
+
+    sim_test_start("1", "16M");
+    CUfunction fill = sim_test_kernel("gs_fill");
+    for (size_t i = 0; i < 3; i++) {
+        ok(cuFuncGetParamInfo(fill, i, &offset, &bytes));
+        cr_expect_eq(offset, offsets[i]);
+        cr_expect_eq(bytes, sizes[i]);
+    }
+    ok(cuFuncGetParamInfo(fill, 1, &offset, NULL));
+    cr_expect_eq(offset, 8);
+    fails(cuFuncGetParamInfo(fill, 3, &offset, &bytes), CUDA_ERROR_INVALID_VALUE);
+    fails(cuFuncGetParamInfo(fill, 0, NULL, &bytes), CUDA_ERROR_INVALID_VALUE);
+}
+
 Test(sim_kernels, take_arguments_as_a_buffer)
 {
     struct {

@@ -380,7 +380,7 @@ static void apply_rules(struct gs_report_writer *writer, struct gs_report_data *
     gs_report_choose(config, data);
     if (!names && (data->shown > 0 || data->registered_shown > 0 ||
                    data->error_count > 0 || data->peaks_printed || data->slow_shown > 0 ||
-                   data->churn_shown > 0 || config->stack != 0)) {
+                   gs_report_has_hint_sites(data) || config->stack != 0)) {
         fill_frames(&frames[0], writer, data, 0, data->shown);
     }
     if (names) {
@@ -462,7 +462,7 @@ static void write_end(const struct gs_report_writer *writer)
     gs_scan_note(&writer->data->scan, writer->prefix, writer->config->show_devices,
                  writer->text);
     if (writer->data->leaked_count != 0 || writer->data->registered_shown != 0 ||
-        writer->data->slow_shown != 0 || writer->data->churn_shown != 0 ||
+        writer->data->slow_shown != 0 || gs_report_has_hint_sites(writer->data) ||
         writer->config->stack != 0 ||
         writer->data->error_count != writer->data->suppressed_errors) {
         write_note(writer);

@@ -82,6 +82,9 @@ void gs_stack_ids_add_hints(struct gs_stack_ids *ids, const struct gs_report_dat
     for (size_t i = 0; i < data->churn_shown; i++) {
         gs_stack_ids_add(ids, data->churn.sites[i].stack);
     }
+    for (size_t i = 0; i < data->pinned_shown; i++) {
+        gs_stack_ids_add(ids, data->pinned.sites[i].stack);
+    }
 }
 
 static int compare_ids(const void *left, const void *right)

@@ -262,6 +262,11 @@ void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config 
     if (config->churn) {
         data->churn = gs_churn_copy(config->churn);
     }
+    if (config->pinned) {
+        data->pinned = gs_pinned_uses_copy(config->pinned);
+    }
+    data->pinned_shown =
+        data->pinned.count < HINTS_MOST ? data->pinned.count : HINTS_MOST;
     data->churn_shown = data->churn.count < HINTS_MOST ? data->churn.count : HINTS_MOST;
 }
 
@@ -292,6 +297,7 @@ void gs_report_data_free(struct gs_report_data *data)
     free(data->slow.sites);
     gs_samples_free(&data->calls);
     free(data->churn.sites);
+    free(data->pinned.sites);
     gs_groups_free(&data->groups);
     gs_groups_free(&data->registered);
     gs_groups_free(&data->unplaced);

@@ -161,6 +161,27 @@ static bool find_churn(const struct gs_hint_source *source, size_t number,
     return true;
 }
 
+static bool find_pinned(const struct gs_hint_source *source, size_t number,
+                        struct gs_report_hint *out)
+{
+    const struct gs_pinned_list *pinned = &source->data->pinned;
+    const struct gs_pinned_site *site = &pinned->sites[number];
+    char count[32], bytes[24], share[16], place[256];
+
+    put_place(source, site->stack, site->api, place, sizeof(place));
+    out->name = "unused pinned";
+    out->device = -1;
+    out->stack = site->stack;
+    snprintf(
+        out->text, sizeof(out->text),
+        "pinned host memory: %s allocation%s by %s, %s in all, %s %% of the run's, in "
+        "no copy and no kernel's parameters: pageable memory costs less",
+        gs_text_count(site->count, count), gs_report_plural(site->count), place,
+        gs_text_bytes(site->bytes, bytes),
+        gs_report_percent(site->bytes, pinned->bytes, share));
+    return true;
+}
+
 /* The hints in their order: one for the process, two for each device, then those of call
  * sites. */
 bool gs_report_next_hint(const struct gs_hint_source *source, unsigned *at,
@@ -170,11 +191,16 @@ bool gs_report_next_hint(const struct gs_hint_source *source, unsigned *at,
     const struct gs_report_data *data = source->data;
     const size_t devices = 1 + 2 * config->device_count;
 
-    while (*at < devices + data->churn_shown) {
+    const size_t churn = devices + data->churn_shown;
+
+    while (*at < churn + data->pinned_shown) {
         unsigned number = (*at)++, ordinal = (number - 1) / 2;
         bool found;
 
         out->stack = 0;
+        if (number >= churn) {
+            return find_pinned(source, number - churn, out);
+        }
         if (number >= devices) {
             return find_churn(source, number - devices, out);
         }

@@ -85,6 +85,42 @@ SIM_API(cuFuncSetAttribute, CUfunction handle, CUfunction_attribute attribute, i
     return res;
 }
 
+/* The place of a parameter in a buffer of all, each at its own alignment. The parameters
+ * of a kernel that is not built in are not known. */
+static CUresult param_info(const struct sim_function *function, size_t number,
+                           size_t *offset, size_t *bytes)
+{
+    const struct sim_kernel *kernel = function->kernel;
+    size_t end = 0, begin = 0;
+
+    if (!kernel)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (number >= kernel->arg_count)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i <= number; i++) {
+        begin = gs_round_up(end, kernel->arg_bytes[i]);
+        end = begin + kernel->arg_bytes[i];
+    }
+    *offset = begin;
+    if (bytes)
+        *bytes = kernel->arg_bytes[number];
+    return CUDA_SUCCESS;
+}
+
+SIM_API(cuFuncGetParamInfo, CUfunction handle, size_t number, size_t *offset,
+        size_t *bytes)
+{
+    SIM_TRY(sim_enter(SIM_ID_cuFuncGetParamInfo));
+    if (!offset)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sim_function *function = sim_function_get(handle);
+    if (!function)
+        return CUDA_ERROR_INVALID_HANDLE;
+    CUresult res = param_info(function, number, offset, bytes);
+    sim_function_put(function);
+    return res;
+}
+
 SIM_API(cuKernelGetAttribute, int *out, CUfunction_attribute attribute, CUkernel handle,
         CUdevice device)
 {
