@@ -309,19 +309,26 @@ void gs_record_trace_free(struct gs_state *state, const struct gs_freeing *freei
     }
 }
 
+/* The same for a block of the pool. */
+static __attribute__((cold, noinline)) void end_block(struct gs_state *state, uint32_t id)
+{
+    struct gs_allocation was;
+
+    if ((churn || pinned) && gs_tracker_get(state->tracker, id, &was) == GS_OK) {
+        end_life(state, &was);
+    }
+}
+
 void gs_record_detailed_end(struct gs_state *state, uint32_t id, enum gs_api api,
                             uint64_t addr, enum gs_trace_how how)
 {
     if (gs_tracing()) {
+        end_block(state, id);
         trace_free(&(struct gs_freeing){
             .key = addr, .how = how, .order = GS_TRACE_UNORDERED, .api = api});
     }
     if (!state->tracker || id == 0) {
         return;
-    }
-    struct gs_allocation was;
-    if ((churn || pinned) && gs_tracker_get(state->tracker, id, &was) == GS_OK) {
-        end_life(state, &was);
     }
     gs_tracker_remove_block(state->tracker, id, gs_thread_id(), gs_record_api(api));
 }

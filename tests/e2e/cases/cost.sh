@@ -181,6 +181,7 @@ add_case "cost of a pair with fills" pair_case pair_fill device GPUSHIM_CHECK=fi
   GPUSHIM_STACK=free:auto
 add_case "cost of a pair with a quarantine" pair_case pair_quarantine device \
   GPUSHIM_CHECK=quarantine:1M GPUSHIM_STACK=free:auto
+add_case "cost of a pair with lifetimes" pair_case pair_churn device GPUSHIM_CHECK=churn
 add_case "cost of a miss" pair_case miss segment GPUSHIM_POOL_RELEASE=0
 add_case "cost of a miss without tracking" pair_case miss_no_track segment \
   GPUSHIM_POOL_RELEASE=0 GPUSHIM_TRACK=off
