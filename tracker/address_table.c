@@ -169,6 +169,7 @@ bool gs_lookup_copy(struct gs_tracker *tracker, uint64_t addr, struct gs_allocat
         if (found) {
             struct gs_record words = gs_record_read(gs_record_of(tracker, *link));
             *out = gs_record_unpack(tracker, *link, &words);
+            out->stack = gs_stack_plain(out->stack);
         }
     }
     gs_tracker_lock_give(&stripe->lock, GS_RANK_STRIPE);

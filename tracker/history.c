@@ -76,6 +76,7 @@ static void unpack(const struct gs_history_entry *copy, struct gs_former *out)
         .stamp = copy->time,
     };
     out->allocation = gs_words_unpack(&words, &origin);
+    out->allocation.stack = gs_stack_plain(out->allocation.stack);
     out->site = (struct gs_free_site){
         .time_ns = copy->site_time_ns,
         .thread = (uint32_t)copy->site_who,

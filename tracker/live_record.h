@@ -125,7 +125,36 @@ static inline struct gs_record gs_record_read(const struct gs_record *record)
     return words;
 }
 
-/* Builds an allocation from the words, without its `stream`. */
+/* In a stack's place, where sampling left the stack out of an allocation in a scope: the
+ * scope's number, below 2^20 - 1, and in the lowest bit which of the two values it is. No
+ * table has as many stacks. */
+#define GS_STACK_SCOPED UINT32_C(0xffe00000)
+
+static inline bool gs_stack_is_scoped(uint32_t stack)
+{
+    return stack >= GS_STACK_SCOPED && !gs_stack_left_out(stack);
+}
+
+static inline uint32_t gs_stack_with_scope(uint32_t left_out, uint32_t scope)
+{
+    return GS_STACK_SCOPED | scope << 1 | (left_out == GS_STACK_TOO_SMALL);
+}
+
+/* The stack, or what is in its place, without the scope; and the scope alone. */
+static inline uint32_t gs_stack_plain(uint32_t stack)
+{
+    return !gs_stack_is_scoped(stack) ? stack
+           : (stack & 1) != 0         ? GS_STACK_TOO_SMALL
+                                      : GS_STACK_NOT_SAMPLED;
+}
+
+static inline uint32_t gs_stack_scope(uint32_t stack)
+{
+    return gs_stack_is_scoped(stack) ? (stack & ~GS_STACK_SCOPED) >> 1 : 0;
+}
+
+/* Builds an allocation from the words, without its `stream`. Its stack is the record's:
+ * whoever reads it takes gs_stack_plain. */
 static inline struct gs_allocation gs_words_unpack(const struct gs_record *words,
                                                    const struct gs_origin *origin)
 {

@@ -83,6 +83,7 @@ static void lose_record(struct gs_tracker *tracker, struct gs_shard *shard, uint
         return;
     }
     struct gs_allocation was = gs_record_unpack(tracker, id, &words);
+    was.stack = gs_stack_plain(was.stack);
     if ((kinds & (1u << was.kind)) != 0 && slot == GS_SLOT_INDEXED) {
         gs_record_set_slot(record, GS_SLOT_RETIRED);
     } else if ((kinds & (1u << was.kind)) != 0 &&

@@ -10,6 +10,7 @@
 #include "gs_wait.h"
 #include "tracker/likely.h"
 #include "tracker/peaks.h"
+#include "tracker/scope_totals.h"
 
 #include <stdlib.h>
 
@@ -29,6 +30,34 @@ static bool is_current(const struct gs_tracker *tracker, uint64_t key)
            __atomic_load_n(&tracker->shared[row].peak_number, __ATOMIC_RELAXED);
 }
 
+/* The greatest stamp of a record from a time, as gs_stamp_order. */
+static uint64_t order_of(uint64_t mark)
+{
+    return gs_stamp_order(mark << GS_STAMP_TIME | GS_SLOT_MASK);
+}
+
+void gs_peak_watch_frees(struct gs_tracker *tracker, unsigned row)
+{
+    struct gs_shared_row *shared = &tracker->shared[row];
+
+    gs_tracker_lock_take(&tracker->peak_lock, GS_RANK_PEAK);
+    __atomic_store_n(&shared->scoped, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&tracker->peaks.order[row], UINT64_MAX, __ATOMIC_RELAXED);
+    gs_tracker_lock_give(&tracker->peak_lock, GS_RANK_PEAK);
+}
+
+/* Counts a free in its scope. Returns true if the allocation was live at the peak. */
+static bool keep_scoped(struct gs_tracker *tracker, unsigned row,
+                        const struct gs_record *words, uint64_t tag)
+{
+    const struct gs_shared_row *shared = &tracker->shared[row];
+
+    gs_scopes_count_free(tracker, row, words, (tag & GS_TAG_LOST) != 0);
+    return __atomic_load_n(&shared->peak_number, __ATOMIC_RELAXED) != 0 &&
+           gs_stamp_order(words->stamp) <=
+               order_of(__atomic_load_n(&shared->peak_mark, __ATOMIC_RELAXED));
+}
+
 void gs_peak_set(struct gs_tracker *tracker, unsigned row, uint64_t now)
 {
     struct gs_shared_row *shared = &tracker->shared[row];
@@ -43,8 +72,7 @@ void gs_peak_set(struct gs_tracker *tracker, unsigned row, uint64_t now)
     }
     __atomic_store_n(&shared->peak_mark, mark, __ATOMIC_RELAXED);
     __atomic_store_n(&tracker->peaks.order[row],
-                     gs_stamp_order(mark << GS_STAMP_TIME | GS_SLOT_MASK),
-                     __ATOMIC_RELAXED);
+                     shared->scoped != 0 ? UINT64_MAX : order_of(mark), __ATOMIC_RELAXED);
     __atomic_store_n(&shared->peak_number, shared->peak_number + 1, __ATOMIC_RELAXED);
 }
 
@@ -75,6 +103,7 @@ static struct gs_allocation unpack(const struct gs_since_entry *entry)
     struct gs_origin place = {.tag = entry->tag};
     struct gs_allocation was = gs_words_unpack(&words, &place);
 
+    was.stack = gs_stack_plain(was.stack);
     was.lost = (entry->tag & GS_TAG_LOST) != 0;
     return was;
 }
@@ -147,6 +176,10 @@ void gs_peak_keep(struct gs_tracker *tracker, struct gs_shard *shard, unsigned r
     uint64_t number = __atomic_load_n(&shared->peak_number, __ATOMIC_RELAXED);
     struct gs_since *since = shard->since;
 
+    if (__atomic_load_n(&shared->scoped, __ATOMIC_RELAXED) != 0 &&
+        !keep_scoped(tracker, row, words, tag)) {
+        return;
+    }
     if (__atomic_load_n(&shared->peak_left, __ATOMIC_RELAXED) != number) {
         advance_times(tracker, shared, number, now);
     }

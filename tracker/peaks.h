@@ -53,8 +53,8 @@ static inline uint64_t gs_peak_time(const struct gs_tracker *tracker, uint64_t t
     return time_ns > first ? time_ns : first;
 }
 
-/* Records the free of an allocation that was live at its row's peak. Inside the shard;
- * `now` in ns. */
+/* Records the free of an allocation in its scope, if it has one; and for the report if it
+ * was live at its row's peak. Inside the shard; `now` in ns. */
 void gs_peak_keep(struct gs_tracker *tracker, struct gs_shard *shard, unsigned row,
                   const struct gs_record *words, uint64_t tag, uint64_t now)
     __attribute__((noinline));
@@ -80,6 +80,9 @@ static inline void gs_peak_record_free(struct gs_tracker *tracker, struct gs_sha
  * the shard. */
 void gs_peak_take_back(struct gs_tracker *tracker, struct gs_shard *shard, unsigned row,
                        const struct gs_allocation *allocation);
+
+/* From now on each free of the row calls gs_peak_keep, for its scope. Takes peak_lock. */
+void gs_peak_watch_frees(struct gs_tracker *tracker, unsigned row);
 
 /* Sets a row's new peak; peak_lock is held. */
 void gs_peak_set(struct gs_tracker *tracker, unsigned row, uint64_t now);

@@ -40,7 +40,7 @@ static void begin_scopes(struct gs_phases *phases)
 {
     char path[GS_SCOPE_PATH_SIZE], *rest = path, *name;
 
-    if (!gs_scopes_path(path)) {
+    if (!gs_scopes_current_path(path)) {
         return;
     }
     while ((name = strsep(&rest, "/"))) {

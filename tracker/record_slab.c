@@ -218,6 +218,7 @@ bool gs_record_snapshot(const struct gs_tracker *tracker, uint32_t id,
         uint64_t after = __atomic_load_n(&record->stamp, __ATOMIC_ACQUIRE);
         if (after == before) {
             *out = gs_words_unpack(&words, &origin);
+            out->stack = gs_stack_plain(out->stack);
             out->stream = stream;
             return true;
         }

@@ -11,6 +11,7 @@
  * Design: docs/state.md, "A program that was started without gpushim"
  */
 #include "tracker/peaks.h"
+#include "tracker/scope_totals.h"
 #include "tracker/tracker_internal.h"
 
 /* Returns false if another thread is linking or removing the record right now. */
@@ -39,6 +40,8 @@ static void count_again(struct gs_tracker *tracker, struct gs_shard *shard, uint
     unsigned number = tracker->origin_rows[words.size >> GS_BYTES_BITS];
     struct gs_row *row = &shard->rows[number];
 
+    gs_scopes_count_alloc(tracker, number, (uint32_t)(words.who >> 32),
+                          words.size & GS_BYTES_MAX);
     row->allocs++;
     row->live_bytes += (int64_t)(words.size & GS_BYTES_MAX);
     row->credit = row->floor_bytes = row->low_bytes = row->live_bytes;
@@ -114,6 +117,7 @@ void gs_tracker_restart(struct gs_tracker *tracker, uint64_t ran_ns)
     gs_tracker_lock_take(&tracker->peak_lock, GS_RANK_PEAK);
     forget_sums(tracker);
     gs_tracker_lock_give(&tracker->peak_lock, GS_RANK_PEAK);
+    gs_scopes_restart(tracker);
     forget_records(tracker, &tracker->shards[gs_own_gate->number]);
     forget_past(tracker, &lost);
     if (!tracker->config.attached) { /* else times may only grow */

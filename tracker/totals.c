@@ -222,13 +222,6 @@ static uint64_t at_least_zero(int64_t value)
     return value > 0 ? (uint64_t)value : 0;
 }
 
-/* The row of a device, or of an enum gs_totals_apart. */
-static unsigned row_of(int device)
-{
-    return device < 0 ? (unsigned)(GS_MAX_DEVICES - 1 - device)
-                      : gs_totals_row(device, GS_MEMORY_DEVICE);
-}
-
 void gs_tracker_get_totals(struct gs_tracker *tracker, int device,
                            struct gs_tracker_totals *out)
 {
@@ -243,7 +236,7 @@ void gs_tracker_get_totals(struct gs_tracker *tracker, int device,
     if (device < GS_TOTALS_FIRST) {
         return;
     }
-    unsigned index = row_of(device);
+    unsigned index = gs_totals_row_of(device);
     struct gs_shared_row *shared = &tracker->shared[index];
     uint32_t used = __atomic_load_n(&gs_slots_used, __ATOMIC_ACQUIRE);
     int64_t bytes = 0;
@@ -344,7 +337,7 @@ uint64_t gs_tracker_stretch_peak(struct gs_tracker *tracker,
     }
     gs_tracker_get_totals(tracker, device, &totals); /* no peak is below what is live */
     gs_tracker_lock_take(&tracker->peak_lock, GS_RANK_PEAK);
-    int64_t peak = stretch->peaks[row_of(device)];
+    int64_t peak = stretch->peaks[gs_totals_row_of(device)];
     gs_tracker_lock_give(&tracker->peak_lock, GS_RANK_PEAK);
     return at_least_zero(peak);
 }

@@ -9,6 +9,7 @@
  * Design: docs/tracker.md
  */
 #include "tracker/peaks.h"
+#include "tracker/scope_totals.h"
 #include "tracker/tracker_internal.h"
 
 /* Functions on the path of every allocation and free. */
@@ -60,6 +61,7 @@ void gs_tracker_destroy(struct gs_tracker *tracker)
     gs_records_free(tracker);
     gs_groups_free(&tracker->lost);
     gs_peaks_free(tracker);
+    gs_scopes_free(tracker);
     gs_tally_destroy(tracker->tally);
     gs_cached_parts_destroy(tracker->parts);
     gs_state_unmap(tracker->config.memory, tracker, sizeof(*tracker));
@@ -99,15 +101,18 @@ static enum gs_status make_room(struct gs_tracker *tracker, uint32_t id,
     return status;
 }
 
-/* Counts an allocation as live. `made`: 1 for a new allocation, 0 for one whose free
- * failed. */
+/* A new record: of an allocation whose free failed, of a new one, or of a new one that
+ * may be in a scope. */
+enum made { MADE_AGAIN, MADE_NEW, MADE_SCOPED };
+
+/* Counts an allocation as live. */
 GS_HOT void count_alloc(struct gs_tracker *tracker, struct gs_shard *shard, uint64_t row,
-                        uint64_t bytes, uint64_t time_ns, unsigned made)
+                        uint64_t bytes, uint64_t time_ns, enum made made)
 {
     struct gs_row *at = &shard->rows[row];
 
     GS_KEEP(at);
-    if (made != 0) {
+    if (made != MADE_AGAIN) {
         gs_totals_bump(&at->allocs, 1);
     } else {
         gs_totals_bump(&at->frees, UINT64_MAX); /* minus one */
@@ -115,10 +120,28 @@ GS_HOT void count_alloc(struct gs_tracker *tracker, struct gs_shard *shard, uint
     gs_totals_move(tracker, shard, at, (int64_t)bytes, time_ns);
 }
 
+/* The rest for a record that is not of a plain new allocation. Inside the shard. */
+static GS_NOINLINE void count_more(struct gs_tracker *tracker, struct gs_shard *shard,
+                                   unsigned row, const struct gs_allocation *allocation,
+                                   enum made made)
+{
+    if (made == MADE_SCOPED) {
+        bool scoped =
+            gs_scopes_count_alloc(tracker, row, allocation->stack, allocation->bytes);
+        if (scoped &&
+            __atomic_load_n(&tracker->shared[row].scoped, __ATOMIC_RELAXED) == 0) {
+            gs_peak_watch_frees(tracker, row);
+        }
+        return;
+    }
+    gs_peak_take_back(tracker, shard, row, allocation);
+    gs_scopes_count_undo(tracker, row, allocation->stack, allocation->bytes);
+}
+
 /* Records the allocation and counts it as live. Returns its id; 0: no memory. */
 static uint32_t add_record(struct gs_tracker *tracker,
                            const struct gs_allocation *allocation, uint64_t time_ns,
-                           enum gs_slot slot, unsigned made)
+                           enum gs_slot slot, enum made made)
 {
     uint64_t context = allocation->context, tag = gs_origin_tag(allocation);
     struct gs_shard *shard = gs_shard_enter(tracker);
@@ -132,13 +155,13 @@ static uint32_t add_record(struct gs_tracker *tracker,
     }
     if (GS_LIKELY(id != 0)) {
         uint64_t who = gs_who(allocation->thread, allocation->stack);
-        uint64_t made_ns = made == 0 || allocation->time_ns != 0
+        uint64_t made_ns = made == MADE_AGAIN || allocation->time_ns != 0
                                ? allocation->time_ns
                                : gs_peak_time(tracker, time_ns);
         gs_record_fill(gs_record_of(tracker, id), allocation->addr,
                        allocation->bytes | seen->number, who, made_ns, slot);
-        if (made == 0) {
-            gs_peak_take_back(tracker, shard, (unsigned)seen->row, allocation);
+        if (made != MADE_NEW) {
+            count_more(tracker, shard, (unsigned)seen->row, allocation, made);
         }
         count_alloc(tracker, shard, seen->row, allocation->bytes, time_ns, made);
     }
@@ -208,9 +231,9 @@ static GS_NOINLINE enum gs_status count_unrecorded(struct gs_tracker *tracker, i
     return GS_ERR_HOST_NOMEM;
 }
 
-enum gs_status gs_tracker_add(struct gs_tracker *tracker,
-                              const struct gs_allocation *allocation, bool indexed,
-                              uint32_t *id)
+GS_HOT enum gs_status add(struct gs_tracker *tracker,
+                          const struct gs_allocation *allocation, bool indexed,
+                          uint32_t *id, enum made how)
 {
     if (GS_UNLIKELY(!id || !is_valid(tracker, allocation))) {
         return GS_ERR_INVALID;
@@ -221,7 +244,7 @@ enum gs_status gs_tracker_add(struct gs_tracker *tracker,
         return count_unrecorded(tracker, allocation->device, allocation->kind);
     }
     uint32_t made = add_record(tracker, allocation, time_ns,
-                               indexed ? GS_SLOT_INDEXED : GS_SLOT_ADDRESS, 1);
+                               indexed ? GS_SLOT_INDEXED : GS_SLOT_ADDRESS, how);
     if (GS_UNLIKELY(made == 0)) {
         return count_unrecorded(tracker, allocation->device, allocation->kind);
     }
@@ -230,6 +253,20 @@ enum gs_status gs_tracker_add(struct gs_tracker *tracker,
     }
     *id = made;
     return GS_OK;
+}
+
+enum gs_status gs_tracker_add(struct gs_tracker *tracker,
+                              const struct gs_allocation *allocation, bool indexed,
+                              uint32_t *id)
+{
+    return add(tracker, allocation, indexed, id, MADE_NEW);
+}
+
+enum gs_status gs_tracker_add_scoped(struct gs_tracker *tracker,
+                                     const struct gs_allocation *allocation, bool indexed,
+                                     uint32_t *id)
+{
+    return add(tracker, allocation, indexed, id, MADE_SCOPED);
 }
 
 uint32_t gs_tracker_add_block(struct gs_tracker *tracker, uint64_t addr, uint64_t bytes,
@@ -251,7 +288,7 @@ uint32_t gs_tracker_add_block(struct gs_tracker *tracker, uint64_t addr, uint64_
         gs_record_fill(gs_record_of(tracker, id), addr, bytes | seen->number,
                        gs_who(who.thread, who.stack), gs_peak_time(tracker, time_ns),
                        GS_SLOT_INDEXED);
-        count_alloc(tracker, shard, seen->row, bytes, time_ns, 1);
+        count_alloc(tracker, shard, seen->row, bytes, time_ns, MADE_NEW);
     }
     gs_slot_leave(gate);
     if (GS_UNLIKELY(id == 0)) {
@@ -385,7 +422,7 @@ enum gs_status gs_tracker_restore(struct gs_tracker *tracker,
         return status;
     }
     gs_history_clear(tracker, allocation->addr);
-    uint32_t id = add_record(tracker, allocation, time_ns, GS_SLOT_ADDRESS, 0);
+    uint32_t id = add_record(tracker, allocation, time_ns, GS_SLOT_ADDRESS, MADE_AGAIN);
     if (id == 0) {
         return GS_ERR_HOST_NOMEM;
     }
@@ -408,6 +445,9 @@ void gs_tracker_grow(struct gs_tracker *tracker, uint32_t id, uint64_t by)
         unsigned row = __atomic_load_n(&tracker->origin_rows[size >> GS_BYTES_BITS],
                                        __ATOMIC_RELAXED);
         __atomic_store_n(&record->size, size + by, __ATOMIC_RELEASE);
+        gs_scopes_count_growth(
+            tracker, row,
+            (uint32_t)(__atomic_load_n(&record->who, __ATOMIC_ACQUIRE) >> 32), by);
         gs_totals_move(tracker, shard, &shard->rows[row], (int64_t)by, now);
     }
     gs_shard_leave();

@@ -12,6 +12,7 @@
 #ifndef GS_TRACKER_H
 #define GS_TRACKER_H
 
+#include <limits.h>
 #include <time.h>
 
 #include "gs_base.h"
@@ -238,6 +239,14 @@ uint32_t gs_tracker_add_block(struct gs_tracker *tracker, uint64_t addr, uint64_
                               uint64_t context, struct gs_tracked_who who,
                               struct gs_tracked_how how) GS_MUST_USE;
 
+/*
+ * gs_tracker_add for an allocation that may be in a scope: its stack is one of
+ * gs_tracker_scope_stack. The scope counts it, its growth and its free.
+ */
+enum gs_status gs_tracker_add_scoped(struct gs_tracker *tracker,
+                                     const struct gs_allocation *allocation, bool indexed,
+                                     uint32_t *id) GS_MUST_USE;
+
 /* Adds an allocation to the sums of its call site; a free does not subtract from them. No
  * effect without a tally. */
 void gs_tracker_tally(struct gs_tracker *tracker, const struct gs_allocation *allocation);
@@ -264,7 +273,7 @@ void gs_tracker_remove_block(struct gs_tracker *tracker, uint32_t id, uint32_t t
 /*
  * Removes a record added with indexed == false.
  * In:     site  for the history; may be NULL
- * Out:    *out  the removed record (may be NULL)
+ * Out:    *out  the removed record (may be NULL), for gs_tracker_restore
  * Errors: GS_ERR_NOT_FOUND
  */
 enum gs_status gs_tracker_remove_address(struct gs_tracker *tracker, uint64_t addr,
@@ -330,6 +339,34 @@ enum gs_check_outcome {
 };
 void gs_tracker_count_check(struct gs_tracker *tracker, enum gs_check_outcome which,
                             uint64_t count);
+
+/* ---- scopes: their numbers are those of gs_scopes_number ---- */
+
+/* Counts the begin of a scope; `around` is the scope around it, 0: none. */
+void gs_tracker_scope_begun(struct gs_tracker *tracker, uint32_t scope, uint32_t around);
+/* Tells the scope that a stack was captured in. Returns the stack for the record of an
+ * allocation: `stack`, or where sampling left it out, what stands for it and the scope.
+ */
+uint32_t gs_tracker_scope_stack(struct gs_tracker *tracker, uint32_t stack,
+                                uint32_t scope);
+
+/* The memory of a scope, the scopes within it included. */
+struct gs_scope_totals {
+    uint64_t begun;
+    uint64_t allocs, frees, alloc_bytes, free_bytes; /* in all */
+    uint64_t live_count, live_bytes, peak_bytes;
+    uint64_t lost_count, lost_bytes; /* with their context: neither live nor freed */
+};
+
+/* In: device  as in gs_tracker_get_totals, or GS_SCOPE_ALL: all memory but views of it.
+ * False: the scope was never begun; *out is all 0. */
+#define GS_SCOPE_ALL INT_MAX
+bool gs_tracker_scope_totals(struct gs_tracker *tracker, uint32_t scope, int device,
+                             struct gs_scope_totals *out);
+/* One more than the highest number of a scope; 1: there was none. */
+uint32_t gs_tracker_scope_limit(struct gs_tracker *tracker);
+/* The number of the scope with this path; 0: it was never begun. */
+uint32_t gs_tracker_scope_find(struct gs_tracker *tracker, const char *path);
 
 /* A copy of the live record that was added as indexed and has this id. Errors:
  * GS_ERR_NOT_FOUND. */

@@ -110,6 +110,7 @@ struct gs_shared_row {
     uint64_t unrecorded;  /* allocations; atomic */
     uint64_t lost_bytes;  /* atomic */
     uint64_t lost_count;  /* atomic */
+    uint32_t scoped;      /* an allocation in a scope was recorded; as peak_time */
     int64_t mark; /* the lowest of `peak` and the peaks of open stretches: no more than
                    * this is no news; read atomically, written under peak_lock */
 } __attribute__((aligned(64)));
@@ -193,6 +194,7 @@ struct gs_tracker {
     struct gs_tracker_lock peak_lock;
     struct gs_stretch *stretches; /* that are open; peak_lock */
     bool peaks_past; /* read from a file, which lacks the allocations of the peaks */
+    struct gs_scope_table *scopes; /* atomic; NULL: no scope was begun; scope_totals.h */
     struct gs_tracker_lock since_lock;
     /* Overflow of the shards' lists, with the peak's key as `stream`; the number of
      * samples at which those of past peaks are dropped; the number of lists added so far.
@@ -468,6 +470,15 @@ static inline unsigned gs_totals_row(int device, unsigned kind)
         return gs_kind_rows[kind];
     }
     return (unsigned)device < GS_MAX_DEVICES ? (unsigned)device : GS_MAX_DEVICES - 1;
+}
+
+/* The row of a device, or of an enum gs_totals_apart. */
+static inline unsigned gs_totals_row_of(int device)
+{
+    if (device < 0) {
+        return (unsigned)(GS_MAX_DEVICES - 1 - device);
+    }
+    return device < GS_MAX_DEVICES ? (unsigned)device : GS_MAX_DEVICES - 1;
 }
 
 static inline void gs_totals_bump(uint64_t *counter, uint64_t by)

@@ -56,7 +56,6 @@ enum gs_status gs_scopes_begin(const char *name)
         scopes->ends[scopes->depth] = (uint16_t)end;
     }
     scopes->depth++;
-    scopes->owner = NULL;
     return valid ? GS_OK : GS_ERR_INVALID;
 }
 
@@ -74,11 +73,16 @@ enum gs_status gs_scopes_end(void)
         return GS_OK;
     }
     scopes->path[path_length(scopes)] = '\0';
-    scopes->owner = NULL;
+    if (scopes->numbered > scopes->depth) {
+        scopes->numbered = scopes->depth;
+    }
+    if (scopes->told > scopes->depth) {
+        scopes->told = scopes->depth;
+    }
     return GS_OK;
 }
 
-bool gs_scopes_path(char out[GS_SCOPE_PATH_SIZE])
+bool gs_scopes_current_path(char out[GS_SCOPE_PATH_SIZE])
 {
     const struct gs_scopes *scopes = scopes_of_thread;
     unsigned length = scopes != NULL ? path_length(scopes) : 0;
@@ -129,6 +133,144 @@ static struct gs_python *table_of(struct gs_stacks *stacks)
     return table;
 }
 
+/* ---- numbers of paths ------------------------------------------------------------ */
+
+#define PREFIX       "[scope "
+#define PREFIX_BYTES (sizeof(PREFIX) - 1)
+
+/* Numbers of paths by a hash of their text, which is compared before a number is used.
+ * Lock: none; atomic. */
+#define KNOWN_PATHS 4096u
+static uint32_t known_paths[KNOWN_PATHS];
+
+static uint32_t *known_path(const char *path, unsigned length)
+{
+    uint64_t hash = length;
+
+    for (unsigned i = 0; i < length; i++) {
+        hash = (hash ^ (unsigned char)path[i]) * 0x100000001b3u;
+    }
+    return &known_paths[(hash ^ hash >> 24) % KNOWN_PATHS];
+}
+
+static bool is_path(const struct gs_stacks *stacks, uint32_t number, const char *path,
+                    unsigned length)
+{
+    struct gs_python_location location;
+
+    return number != 0 &&
+           gs_stacks_python(stacks, GS_SCOPE_FRAME_BASE + number, &location) == GS_OK &&
+           strncmp(location.function + PREFIX_BYTES, path, length) == 0 &&
+           location.function[PREFIX_BYTES + length] == ']' &&
+           location.function[PREFIX_BYTES + length + 1] == '\0';
+}
+
+static __attribute__((noinline)) uint32_t
+add_path(struct gs_stacks *stacks, struct gs_python *table, const char *path, int length)
+{
+    char text[GS_SCOPE_PATH_SIZE + 16];
+    uintptr_t frame;
+
+    snprintf(text, sizeof(text), PREFIX "%.*s]", length, path);
+    gs_mutex_lock(&stacks->lock);
+    frame = gs_python_location_add(table, text, "", 0);
+    gs_mutex_unlock(&stacks->lock);
+    return frame == 0 ? 0 : (uint32_t)(frame - GS_PYTHON_FRAME_BASE);
+}
+
+/* Returns the number of a path; 0: no memory. */
+static uint32_t number_path(struct gs_stacks *stacks, const char *path, unsigned length)
+{
+    uint32_t *known = known_path(path, length);
+    uint32_t number = __atomic_load_n(known, __ATOMIC_RELAXED);
+    struct gs_python *table;
+
+    if (!is_path(stacks, number, path, length)) {
+        table = table_of(stacks);
+        number = table == NULL ? 0 : add_path(stacks, table, path, (int)length);
+        __atomic_store_n(known, number, __ATOMIC_RELAXED);
+    }
+    return number;
+}
+
+/* Returns true if the scope was begun with a valid name: what is allocated in one that
+ * was not belongs to the scope around it. */
+static bool is_valid(const struct gs_scopes *scopes, unsigned at)
+{
+    return scopes->ends[at] != (at == 0 ? 0 : scopes->ends[at - 1]);
+}
+
+static uint32_t around(const struct gs_scopes *scopes, unsigned at)
+{
+    return at == 0 ? 0 : scopes->numbers[at - 1];
+}
+
+/* Numbers the scopes that have no number yet. Returns the number of the thread's path. */
+static uint32_t number_scopes(struct gs_stacks *stacks, struct gs_scopes *scopes)
+{
+    unsigned depth = scopes->depth < GS_SCOPES_MAX ? scopes->depth : GS_SCOPES_MAX;
+
+    if (scopes->owner != stacks) {
+        scopes->owner = stacks;
+        scopes->numbered = scopes->told = 0;
+    }
+    for (unsigned at = scopes->numbered; at < depth; at++) {
+        scopes->numbers[at] = is_valid(scopes, at)
+                                  ? number_path(stacks, scopes->path, scopes->ends[at])
+                                  : around(scopes, at);
+        scopes->numbered = at + 1;
+    }
+    return scopes->numbers[depth - 1];
+}
+
+uint32_t gs_scopes_number(struct gs_stacks *stacks, gs_scope_begun *begun, void *self)
+{
+    struct gs_scopes *scopes = scopes_of_thread;
+    uint32_t number;
+
+    if (scopes == NULL || stacks == NULL || (gs_capture_state & GS_CAPTURE_INSIDE)) {
+        return 0;
+    }
+    gs_capture_state |= GS_CAPTURE_INSIDE;
+    number = number_scopes(stacks, scopes);
+    gs_capture_state &= ~GS_CAPTURE_INSIDE;
+    for (; scopes->told < scopes->numbered; scopes->told++) {
+        if (is_valid(scopes, scopes->told) && scopes->numbers[scopes->told] != 0) {
+            begun(self, scopes->numbers[scopes->told], around(scopes, scopes->told));
+        }
+    }
+    return number;
+}
+
+bool gs_scopes_have(uint32_t stack)
+{
+    const struct gs_scopes *scopes = scopes_of_thread;
+
+    return scopes != NULL && stack != 0 && scopes->stack == stack;
+}
+
+size_t gs_scopes_path(const struct gs_stacks *stacks, uint32_t scope,
+                      char path[GS_SCOPE_PATH_SIZE])
+{
+    struct gs_python_location location;
+    size_t length;
+
+    if (stacks == NULL || scope == 0 ||
+        gs_stacks_python(stacks, GS_SCOPE_FRAME_BASE + scope, &location) != GS_OK) {
+        return 0;
+    }
+    length = strlen(location.function);
+    if (length <= PREFIX_BYTES + 1 || length - PREFIX_BYTES > GS_SCOPE_PATH_SIZE) {
+        return 0;
+    }
+    length -= PREFIX_BYTES + 1;
+    memcpy(path, location.function + PREFIX_BYTES, length);
+    path[length] = '\0';
+    return length;
+}
+
+/* ---- frames ---------------------------------------------------------------------- */
+
 /* Stack space for a new path or a new stack, and as much again for the program's call. */
 #define ADD_HEADROOM ((size_t)8 << 10)
 
@@ -137,28 +279,6 @@ struct request {
     struct gs_python *table;
     uint32_t id; /* in: without the scopes; out: with them */
 };
-
-/* Finds the frame of the thread's path; 0: no memory, or no valid scope. */
-static __attribute__((noinline)) void
-find_frame(struct gs_stacks *stacks, struct gs_python *table, struct gs_scopes *scopes)
-{
-    char text[GS_SCOPE_PATH_SIZE + 16];
-    uintptr_t frame = 0;
-
-    if (path_length(scopes) > 0) {
-        snprintf(text, sizeof(text), "[scope %s]", scopes->path);
-        gs_mutex_lock(&stacks->lock);
-        frame = gs_python_location_add(table, text, "", 0);
-        gs_mutex_unlock(&stacks->lock);
-    }
-    scopes->frame = frame == 0 ? 0 : frame - GS_PYTHON_FRAME_BASE + GS_SCOPE_FRAME_BASE;
-    scopes->owner = stacks;
-}
-
-static uint32_t number_of(const struct gs_scopes *scopes)
-{
-    return (uint32_t)(scopes->frame - GS_SCOPE_FRAME_BASE);
-}
 
 static __attribute__((noinline)) uint32_t add_frame(struct gs_stacks *stacks, uint32_t id,
                                                     uintptr_t frame)
@@ -173,39 +293,49 @@ static __attribute__((noinline)) uint32_t add_frame(struct gs_stacks *stacks, ui
     return gs_stacks_add(stacks, frames, count + 1, gs_stacks_truncated(stacks, id));
 }
 
+/* The number of the thread's path; 0: it has none yet, or no memory. */
+static uint32_t number_now(const struct gs_scopes *scopes, const struct gs_stacks *stacks)
+{
+    unsigned depth = scopes->depth < GS_SCOPES_MAX ? scopes->depth : GS_SCOPES_MAX;
+
+    return scopes->owner == stacks && scopes->numbered == depth
+               ? scopes->numbers[depth - 1]
+               : 0;
+}
+
 static void add(void *arg)
 {
     struct request *request = arg;
-    struct gs_scopes *scopes = scopes_of_thread;
+    uint32_t number = number_scopes(request->stacks, scopes_of_thread);
     uint32_t stack;
 
-    if (scopes->owner != request->stacks) {
-        find_frame(request->stacks, request->table, scopes);
-    }
-    if (scopes->frame == 0) {
+    if (number == 0) {
         return;
     }
-    stack = gs_python_pair_find(request->table, request->id, number_of(scopes));
+    stack = gs_python_pair_find(request->table, request->id, number);
     if (stack == 0) {
-        stack = add_frame(request->stacks, request->id, scopes->frame);
-        gs_python_pair_add(request->table, request->id, number_of(scopes), stack);
+        stack = add_frame(request->stacks, request->id, GS_SCOPE_FRAME_BASE + number);
+        gs_python_pair_add(request->table, request->id, number, stack);
     }
+    scopes_of_thread->stack = stack;
     request->id = stack == 0 ? request->id : stack;
 }
 
 uint32_t gs_scopes_add(struct gs_stacks *stacks, uint32_t id)
 {
     struct request request = {.stacks = stacks, .table = table_of(stacks), .id = id};
-    const struct gs_scopes *scopes = scopes_of_thread;
-    uint32_t known = 0;
+    struct gs_scopes *scopes = scopes_of_thread;
+    uint32_t number = number_now(scopes, stacks), known = 0;
 
+    scopes->stack = 0;
     if (request.table == NULL) {
         return id;
     }
-    if (scopes->owner == stacks && scopes->frame != 0) {
-        known = gs_python_pair_find(request.table, id, number_of(scopes));
+    if (number != 0) {
+        known = gs_python_pair_find(request.table, id, number);
     }
     if (known != 0) {
+        scopes->stack = known;
         return known;
     }
     if (gs_alt_stack_has(ADD_HEADROOM)) {

@@ -22,8 +22,11 @@
 struct gs_scopes {
     unsigned depth; /* begun and not ended, those beyond the most included */
     uint16_t ends[GS_SCOPES_MAX]; /* the path's length with each scope */
-    const void *owner; /* whose `frame` this is: a struct gs_stacks; NULL: none */
-    uintptr_t frame;   /* of the path; 0: no memory */
+    const void *owner; /* whose `numbers` these are: a struct gs_stacks; NULL: none */
+    unsigned numbered; /* scopes, from the outermost, that have a number */
+    unsigned told;     /* likewise: that gs_scope_begun was called for */
+    uint32_t numbers[GS_SCOPES_MAX]; /* of the path with each scope; 0: no memory */
+    uint32_t stack;                  /* the last one with a scope's frame; 0: none */
     char path[GS_SCOPE_PATH_SIZE];
 };
 
@@ -35,7 +38,22 @@ enum gs_status gs_scopes_begin(const char *name) GS_MUST_USE;
 enum gs_status gs_scopes_end(void) GS_MUST_USE;
 
 /* Copies the path of the calling thread's scopes; false: it is in none. */
-bool gs_scopes_path(char out[GS_SCOPE_PATH_SIZE]);
+bool gs_scopes_current_path(char out[GS_SCOPE_PATH_SIZE]);
+/* Receives a scope of the calling thread: the number of its path, and that of the scope
+ * around it, 0 if there is none. */
+typedef void gs_scope_begun(void *self, uint32_t scope, uint32_t around);
+
+/*
+ * The number of the path of the thread's scopes, which is that of its frame; 0: it is in
+ * no scope, or there is no memory. `begun` is called once for each scope that was begun
+ * since the last call for these stacks. Takes the stacks' lock for a new path.
+ */
+uint32_t gs_scopes_number(struct gs_stacks *stacks, gs_scope_begun *begun, void *self);
+/* Returns true if the stack, the thread's last capture, has the frame of its scopes. */
+bool gs_scopes_have(uint32_t stack);
+/* Writes the path of a scope, without a NUL: its length; 0: there is no such number. */
+size_t gs_scopes_path(const struct gs_stacks *stacks, uint32_t scope,
+                      char path[GS_SCOPE_PATH_SIZE]);
 
 /* Returns true if a scope of this name is among those of a path, such as step/forward. */
 bool gs_scopes_path_has(const char *path, size_t length, const char *name);

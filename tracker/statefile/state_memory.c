@@ -12,6 +12,7 @@
 #include "tracker/growth_copy.h"
 #include "tracker/host_memory.h"
 #include "tracker/python/python_internal.h"
+#include "tracker/scope_totals.h"
 #include "tracker/stacks/stacks_internal.h"
 #include "tracker/tracker_internal.h"
 
@@ -166,6 +167,10 @@ uint64_t gs_state_layout(const char *version, const char *const *names, size_t c
         sizeof(struct gs_cached_parts),
         sizeof(struct gs_part),
         sizeof(struct gs_record),
+        sizeof(struct gs_scope_table),
+        sizeof(struct gs_scope),
+        sizeof(struct gs_scope_row),
+        GS_SCOPE_CHUNK_BITS,
         sizeof(struct gs_stacks),
         offsetof(struct gs_stacks, modules),
         sizeof(struct gs_module_record),

@@ -90,10 +90,7 @@ enum gs_status gs_state_read_header(const void *data, size_t bytes,
 
 /* ---- stacks ----------------------------------------------------------------------- */
 
-/* Converts a frame of the file to this process: a Python frame or a scope gets a new
- * number. 0:
- * none. */
-static uintptr_t read_frame(const struct gs_image *image, uintptr_t frame)
+uintptr_t gs_image_frame(const struct gs_image *image, uintptr_t frame)
 {
     bool scope = gs_frame_is_scope(frame);
     uintptr_t base = scope ? GS_SCOPE_FRAME_BASE : GS_PYTHON_FRAME_BASE;
@@ -148,7 +145,7 @@ static unsigned read_frames(const struct gs_image *image,
             return 0;
         }
         nodes += node % (1u << GS_STACK_CHUNK_BITS);
-        frames[i] = read_frame(image, nodes->frame);
+        frames[i] = gs_image_frame(image, nodes->frame);
         if (frames[i] == 0) {
             return 0;
         }
@@ -300,6 +297,7 @@ static bool read_record(const struct gs_image *image, uint32_t id,
         return false;
     }
     *out = gs_words_unpack(words, place);
+    out->stack = gs_stack_plain(out->stack);
     streams = AT(image, (const uint64_t *)image->tracker->streams[id >> GS_CHUNK_SHIFT],
                  (size_t)1 << GS_CHUNK_SHIFT);
     if ((place->tag & GS_TAG_STREAM) != 0 && streams) {

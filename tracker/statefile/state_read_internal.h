@@ -44,11 +44,19 @@ static inline void gs_image_flag(bool *flag)
 }
 /* Returns this process's id of a stack of the file; 0: none. */
 uint32_t gs_image_stack(const struct gs_image *image, uint32_t id);
+/* Converts a frame of the file to this process: a Python frame or a scope gets a new
+ * number. 0: none. */
+uintptr_t gs_image_frame(const struct gs_image *image, uintptr_t frame);
 /* Records the time of an event. */
 void gs_image_record_time(const struct gs_image *image, uint64_t time_ns);
 /* Returns true if the allocation is plausible. Converts its stack id to this
  * process's. */
 bool gs_image_allocation(const struct gs_image *image, struct gs_allocation *allocation);
+
+/* ---- state_read_scopes.c ---------------------------------------------------------- */
+
+/* Reads what was allocated in each scope. */
+void gs_image_scopes(const struct gs_image *image);
 
 /* ---- state_read_past.c ------------------------------------------------------------ */
 

@@ -218,4 +218,5 @@ void gs_image_past(const struct gs_image *image)
     read_parts(image);
     read_growth(image);
     read_windows(image);
+    gs_image_scopes(image);
 }
