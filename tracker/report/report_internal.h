@@ -56,6 +56,18 @@ struct gs_rule_use {
 /* The most budgets that are exceeded, and call sites with denied calls. */
 #define GS_BROKEN_KEPT 256u
 
+/* A scope, and its memory. */
+struct gs_report_scope {
+    uint32_t number;
+    char *path;
+    struct gs_scope_totals totals; /* of all memory but views */
+};
+
+struct gs_report_scopes {
+    struct gs_report_scope *items; /* the highest peak first */
+    size_t count, capacity;
+};
+
 struct gs_report_data {
     /* Live and lost: the leaks, the largest first, then the suppressed groups. */
     struct gs_groups groups;
@@ -76,6 +88,7 @@ struct gs_report_data {
     uint64_t grouped_bytes, grouped_count; /* less than the above if memory was short */
     struct gs_peak peaks[GS_PEAK_ROWS]; /* the known peaks: for files, or for printing */
     bool peaks_printed;                 /* some of them are printed */
+    struct gs_report_scopes scopes;     /* all that were begun */
     struct gs_transfer_list slow;       /* call sites with slow copies */
     size_t slow_shown;                  /* of these, to print, from the front */
     struct gs_churn_list churn;         /* call sites with short lifetimes */
@@ -354,6 +367,12 @@ void gs_owners_gather(struct gs_owners *owners, const struct gs_stacks *stacks,
                       const struct gs_report_data *data, bool by_kind);
 void gs_owners_free(struct gs_owners *owners);
 
+/* ---- report_scopes.c: memory by scope ---------------------------------------------- */
+
+/* Without memory some are missing. */
+void gs_report_scopes_gather(struct gs_tracker *tracker, struct gs_report_scopes *scopes);
+void gs_report_scopes_free(struct gs_report_scopes *scopes);
+
 /* ---- report_peaks.c: the owners of the memory at the peak ------------------------- */
 
 /* Whether the text may have peaks. A clean run has none, unless it prints devices. */
@@ -452,6 +471,8 @@ void gs_report_growth(const struct gs_report_writer *writer);
 void gs_report_growth_paths(const struct gs_report_writer *writer);
 /* Prints the largest owners of each device; all with show_pool. */
 void gs_report_owners(const struct gs_report_writer *writer);
+/* Prints the scopes with the highest peaks, if there are scopes; all with show_pool. */
+void gs_report_scopes(const struct gs_report_writer *writer);
 void gs_report_blank(const struct gs_report_writer *writer);
 
 /* Whether memory is listed as live, since the program runs, or was killed as far as is

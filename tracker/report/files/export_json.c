@@ -378,6 +378,61 @@ static void put_peak_place(const struct gs_export *export, struct gs_json *json,
     gs_json_close(json, '}');
 }
 
+/* ---- scopes ----------------------------------------------------------------------- */
+
+static void put_scope_totals(struct gs_json *json, const struct gs_scope_totals *totals)
+{
+    gs_json_member(json, "allocs", totals->allocs);
+    gs_json_member(json, "alloc_bytes", totals->alloc_bytes);
+    gs_json_member(json, "frees", totals->frees);
+    gs_json_member(json, "free_bytes", totals->free_bytes);
+    gs_json_member(json, "live_count", totals->live_count);
+    gs_json_member(json, "live_bytes", totals->live_bytes);
+    gs_json_member(json, "peak_bytes", totals->peak_bytes);
+    gs_json_member(json, "lost_count", totals->lost_count);
+    gs_json_member(json, "lost_bytes", totals->lost_bytes);
+}
+
+static void put_scope(const struct gs_export *export, struct gs_json *json,
+                      const struct gs_report_scope *scope)
+{
+    gs_json_open(json, '{');
+    gs_json_member_text(json, "path", scope->path);
+    gs_json_member(json, "begun", scope->totals.begun);
+    put_scope_totals(json, &scope->totals);
+    gs_json_member_open(json, "memory", '[');
+    for (unsigned row = 0; row < GS_ROWS; row++) {
+        struct gs_scope_totals of_row;
+
+        if (!gs_tracker_scope_totals(export->tracker, scope->number,
+                                     gs_totals_device(row), &of_row) ||
+            of_row.allocs == 0) {
+            continue;
+        }
+        gs_json_open(json, '{');
+        put_row(json, row);
+        put_scope_totals(json, &of_row);
+        gs_json_close(json, '}');
+    }
+    gs_json_close(json, ']');
+    gs_json_close(json, '}');
+}
+
+/* Writes nothing in a program without scopes. */
+static void put_scopes(const struct gs_export *export, struct gs_json *json)
+{
+    const struct gs_report_scopes *scopes = &export->data->scopes;
+
+    if (scopes->count == 0) {
+        return;
+    }
+    gs_json_member_open(json, "scopes", '[');
+    for (size_t i = 0; i < scopes->count; i++) {
+        put_scope(export, json, &scopes->items[i]);
+    }
+    gs_json_close(json, ']');
+}
+
 static void put_peaks(const struct gs_export *export, struct gs_json *json)
 {
     gs_json_member_open(json, "peaks", '[');
@@ -758,6 +813,7 @@ enum gs_status gs_export_write_json(const struct gs_export *export,
     put_leaks(export, &json);
     put_recorded(export, &json);
     put_owners(export, &json);
+    put_scopes(export, &json);
     put_peaks(export, &json);
     put_slow_copies(export, &json);
     put_code(export, &json);

@@ -278,6 +278,57 @@ static void put_all_owners(struct metrics *metrics)
                offsetof(struct gs_owner, count));
 }
 
+/* ---- scopes ----------------------------------------------------------------------- */
+
+static const struct total scope_totals[] = {
+#define TOTAL(member, metric)                                                            \
+    {                                                                                    \
+        GS_METRIC_scope_##metric, offsetof(struct gs_scope_totals, member)               \
+    }
+    TOTAL(live_bytes, live_bytes),
+    TOTAL(peak_bytes, peak_bytes),
+    TOTAL(alloc_bytes, allocated_bytes),
+    TOTAL(allocs, allocations),
+    TOTAL(frees, frees),
+#undef TOTAL
+};
+
+/* The samples of a scope: one for each device, and each other kind of memory. */
+static void put_scope_total(struct metrics *metrics, const struct total *total,
+                            const struct gs_report_scope *scope)
+{
+    for (unsigned row = 0; row < GS_ROWS; row++) {
+        struct gs_scope_totals of_row;
+
+        if (gs_tracker_scope_totals(metrics->export->tracker, scope->number,
+                                    gs_totals_device(row), &of_row) &&
+            of_row.allocs != 0) {
+            put_row_sample(metrics, total->metric, row);
+            put_label(metrics, "scope", scope->path);
+            put_value(metrics,
+                      *(const uint64_t *)((const char *)&of_row + total->offset));
+        }
+    }
+}
+
+static void put_scopes(struct metrics *metrics)
+{
+    const struct gs_report_scopes *scopes = &metrics->export->data->scopes;
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(scope_totals); i++) {
+        metrics->begun = false;
+        for (size_t k = 0; k < scopes->count; k++) {
+            put_scope_total(metrics, &scope_totals[i], &scopes->items[k]);
+        }
+    }
+    metrics->begun = false;
+    for (size_t k = 0; k < scopes->count; k++) {
+        put_sample(metrics, GS_METRIC_scope_begun);
+        put_label(metrics, "scope", scopes->items[k].path);
+        put_value(metrics, scopes->items[k].totals.begun);
+    }
+}
+
 /* ---- the whole file --------------------------------------------------------------- */
 
 static void put_all(struct metrics *metrics)
@@ -291,6 +342,7 @@ static void put_all(struct metrics *metrics)
         put_pool(metrics, &pooled[i]);
     }
     put_all_owners(metrics);
+    put_scopes(metrics);
     if (!metrics->text) {
         gs_out_text(&metrics->out, "# EOF\n");
     }

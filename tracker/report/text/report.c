@@ -237,6 +237,9 @@ static void write_body(struct gs_report_writer *writer)
     if (writer->config->show_leaks) {
         gs_report_owners(writer);
     }
+    if (writer->config->show_leaks && !writer->config->owners_alone) {
+        gs_report_scopes(writer);
+    }
     gs_report_blank(writer);
     if (writer->config->owners_alone) {
         return;
@@ -261,6 +264,7 @@ static void write_clean(const struct gs_report_writer *writer)
         gs_report_about(writer);
         gs_report_devices(writer);
         gs_report_pools(writer);
+        gs_report_scopes(writer);
     }
     if (writer->data->peaks_printed || writer->data->slow.count != 0) {
         gs_report_blank(writer);

@@ -252,6 +252,7 @@ void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config 
     }
     gs_report_gather_peaks(tracker, config, canonical, gather.canonical_count, data);
     gs_report_gather_calls(tracker, config, canonical, gather.canonical_count, data);
+    gs_report_scopes_gather(tracker, &data->scopes);
     take_totals(tracker, config, data);
     free(canonical);
     if (config->transfers) {
@@ -298,6 +299,7 @@ void gs_report_data_free(struct gs_report_data *data)
     gs_samples_free(&data->calls);
     free(data->churn.sites);
     free(data->pinned.sites);
+    gs_report_scopes_free(&data->scopes);
     gs_groups_free(&data->groups);
     gs_groups_free(&data->registered);
     gs_groups_free(&data->unplaced);
