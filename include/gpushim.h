@@ -163,6 +163,17 @@ struct gpushim_released {
     uint64_t left_count[GPUSHIM_LEFT_REASONS], left_bytes[GPUSHIM_LEFT_REASONS];
 };
 
+/* The memory of a scope, the scopes within it included: gpushim_scope_statistics. */
+struct gpushim_scope_totals {
+    size_t size;
+    uint64_t begun;                                  /* how often */
+    uint64_t allocs, alloc_bytes, frees, free_bytes; /* in all */
+    uint64_t live_count, live_bytes;
+    uint64_t peak_bytes;             /* the most ever live at once */
+    uint64_t lost_count, lost_bytes; /* live when their context ended: neither live now,
+                                        nor freed */
+};
+
 /* A stretch of time: gpushim_stretch_begin. */
 struct gpushim_stretch;
 
@@ -252,6 +263,8 @@ struct gpushim_functions {
                                           const struct gpushim_snapshot *after,
                                           gpushim_change_call call, void *self);
     gpushim_result (*snapshot_free)(struct gpushim_snapshot *snapshot);
+    gpushim_result (*scope_statistics)(const char *path, int device,
+                                       struct gpushim_scope_totals *out);
 };
 
 /* The library's table; NULL without a library. A program without one looks again at each
@@ -606,7 +619,8 @@ static inline gpushim_result gpushim_get_option(const char *name, char *value,
  * Out:    problem  the warning that the variable would have caused, or ""; may be NULL
  * Errors: INACTIVE, NOT_FOUND
  *         INVALID   not a value of this option; nothing was changed
- *         AT_START  the option can no longer change (gpushim set PID lists those that can)
+ *         AT_START  the option can no longer change (gpushim set PID lists those that
+ * can)
  */
 static inline gpushim_result gpushim_set_option(const char *name, const char *value,
                                                 char *problem, size_t capacity)
@@ -720,6 +734,27 @@ static inline gpushim_result gpushim_scope_begin(const char *name)
 static inline gpushim_result gpushim_scope_end(void)
 {
     GPUSHIM_CALL_(scope_end, ());
+}
+
+/*
+ * What was allocated in a scope so far, by all threads: also what is freed outside of it,
+ * and by other threads. Memory that a free failed to free counts as live.
+ * In:     path    from the outermost scope on: "step/forward"
+ *         device  as in gpushim_get_statistics; GPUSHIM_ALL_DEVICES: all memory, and
+ *                 the most of it that was live at once
+ * Errors: INACTIVE, INVALID, OFF (GPUSHIM_TRACK=off, GPUSHIM_STACK=off)
+ *         NOT_FOUND  no such scope was begun
+ * Compares the path with that of each scope: call it now and then, not at every step.
+ */
+static inline gpushim_result gpushim_scope_statistics(const char *path, int device,
+                                                      struct gpushim_scope_totals *out)
+{
+    if (!out) {
+        return GPUSHIM_INVALID;
+    }
+    memset(out, 0, sizeof(*out));
+    out->size = sizeof(*out);
+    GPUSHIM_CALL_(scope_statistics, (path, device, out));
 }
 
 /* Names the allocations of one call: err = GPUSHIM_NAMED("weights", cudaMalloc(&w, n)).

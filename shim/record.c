@@ -12,12 +12,14 @@
 #include "tracker/churn.h"
 #include "tracker/pinned_uses.h"
 #include "tracker/report/text/text.h"
+#include "tracker/stacks/scopes.h"
 
 bool gs_record_detailed;
 
 /* True if sums of all allocations are kept. Set at start, then constant. */
 static bool is_tallied;
 static bool is_detailed; /* likewise: gs_record_detailed without a trace */
+static bool is_scoped;   /* a scope was begun: atomic, for good */
 static bool is_logged;   /* GPUSHIM_VERBOSE=3: a line for each allocation and free */
 static struct gs_churn *churn;        /* GPUSHIM_CHECK=churn; likewise */
 static struct gs_pinned_uses *pinned; /* GPUSHIM_CHECK=transfers; likewise */
@@ -26,7 +28,37 @@ static struct gs_pinned_uses *pinned; /* GPUSHIM_CHECK=transfers; likewise */
 
 void gs_record_trace_changed(void)
 {
-    __atomic_store_n(&gs_record_detailed, gs_tracing() || is_detailed, __ATOMIC_RELAXED);
+    __atomic_store_n(&gs_record_detailed,
+                     gs_tracing() || is_detailed ||
+                         __atomic_load_n(&is_scoped, __ATOMIC_RELAXED),
+                     __ATOMIC_RELAXED);
+}
+
+static void count_begun(void *tracker, uint32_t scope, uint32_t around)
+{
+    gs_tracker_scope_begun(tracker, scope, around);
+}
+
+void gs_record_scope_begun(void)
+{
+    struct gs_state *state = __atomic_load_n(&gs_state_ready, __ATOMIC_ACQUIRE);
+    if (GS_UNLIKELY(!__atomic_load_n(&is_scoped, __ATOMIC_RELAXED))) {
+        __atomic_store_n(&is_scoped, true, __ATOMIC_RELAXED);
+        gs_record_trace_changed();
+    }
+    if (state && state->tracker && state->stacks) {
+        (void)gs_scopes_number(state->stacks, count_begun, state->tracker);
+    }
+}
+
+/* The stack of an allocation for its record: with the scope of the thread, if any. */
+static uint32_t in_scope(struct gs_state *state, uint32_t stack)
+{
+    if (!state->stacks || (!gs_stack_left_out(stack) && !gs_scopes_have(stack))) {
+        return stack;
+    }
+    uint32_t scope = gs_scopes_number(state->stacks, count_begun, state->tracker);
+    return scope ? gs_tracker_scope_stack(state->tracker, stack, scope) : stack;
 }
 
 void gs_record_configure(const struct gs_options *options, bool tallied)
@@ -155,16 +187,20 @@ struct gs_allocation gs_record_describe(struct gs_state *state,
                                         const struct gs_call *call, uint64_t key,
                                         size_t bytes)
 {
-    return describe(call, key, bytes, choose_stack(state, call->kind, bytes));
+    uint32_t stack = choose_stack(state, call->kind, bytes);
+    return describe(call, key, bytes,
+                    gs_record_is_detailed() ? in_scope(state, stack) : stack);
 }
 
-/* Reports the allocation to the tracker; if `tallied`, also to the sums and lifetimes, if
- * kept. */
+/* Reports the allocation to the tracker. `watched`: it may be in a scope; `tallied`: also
+ * to the sums and lifetimes, if kept. */
 static inline __attribute__((always_inline)) uint32_t
 record(struct gs_state *state, const struct gs_call *call, uint64_t key, size_t bytes,
-       struct gs_block *block, uint32_t stack, bool tallied)
+       struct gs_block *block, uint32_t stack, bool watched, bool tallied)
 {
     struct gs_allocation allocation = describe(call, key, bytes, stack);
+    bool by_id = block || call->by_id;
+    enum gs_status status;
     uint32_t id = 0;
     if (tallied) {
         gs_tracker_tally(state->tracker, &allocation);
@@ -175,7 +211,13 @@ record(struct gs_state *state, const struct gs_call *call, uint64_t key, size_t 
     if (tallied && pinned && call->kind == GS_MEMORY_PINNED) {
         gs_pinned_uses_add(pinned, &allocation);
     }
-    if (gs_tracker_add(state->tracker, &allocation, block || call->by_id, &id) != GS_OK) {
+    if (watched && __atomic_load_n(&is_scoped, __ATOMIC_RELAXED)) {
+        allocation.stack = in_scope(state, stack);
+        status = gs_tracker_add_scoped(state->tracker, &allocation, by_id, &id);
+    } else {
+        status = gs_tracker_add(state->tracker, &allocation, by_id, &id);
+    }
+    if (status != GS_OK) {
         gs_record_missed();
         return 0;
     }
@@ -228,13 +270,14 @@ static __attribute__((noinline)) uint32_t made_watched(struct gs_state *state,
         gs_tracker_pass(state->tracker, key, block || call->by_id);
         return 0;
     }
-    return record(state, call, key, bytes, block, stack, traced);
+    return record(state, call, key, bytes, block, stack, true, traced);
 }
 
 uint32_t gs_record_detailed_block(struct gs_state *state, const struct gs_call *call,
                                   uint64_t addr, size_t bytes, struct gs_block *block)
 {
-    if (gs_tracing() || is_tallied || !state->tracker) {
+    if (gs_tracing() || is_tallied || !state->tracker ||
+        __atomic_load_n(&is_scoped, __ATOMIC_RELAXED)) {
         return made_watched(state, call, addr, bytes, block);
     }
     if (!gs_tracker_records(state->tracker)) {
@@ -251,10 +294,10 @@ uint32_t gs_record_alloc(struct gs_state *state, const struct gs_call *call, uin
     if (gs_record_is_detailed()) {
         return made_watched(state, call, key, bytes, block);
     }
-    return state->tracker
-               ? record(state, call, key, bytes, block,
-                        state->stacks ? gs_stacks_capture(state->stacks) : 0, false)
-               : 0;
+    return state->tracker ? record(state, call, key, bytes, block,
+                                   state->stacks ? gs_stacks_capture(state->stacks) : 0,
+                                   false, false)
+                          : 0;
 }
 
 void gs_record_refused(struct gs_state *state, const struct gs_call *call)

@@ -50,7 +50,7 @@ static inline bool gs_call_is_on_host(const struct gs_call *call)
 }
 
 /* True if allocations and frees need more than a record with a stack: a trace, sums,
- * or sampling. Changes with gs_record_trace_changed alone. Atomic. */
+ * sampling, or scopes. Changes with gs_record_trace_changed alone. Atomic. */
 extern bool gs_record_detailed __attribute__((visibility("hidden")));
 
 /* Called at the end of start: reads the options. `tallied`: the outputs need sums of all
@@ -64,6 +64,8 @@ struct gs_churn *gs_record_churn(void);
 struct gs_pinned_uses *gs_record_pinned(void);
 /* Called when a trace has begun or ended while the program runs. */
 void gs_record_trace_changed(void);
+/* Called when the thread has begun a scope: counts it. */
+void gs_record_scope_begun(void);
 /* The stack of a part that an allocator above hands out; 0: not recorded, or only those
  * of some allocations are. */
 uint32_t gs_record_part_stack(struct gs_state *state);

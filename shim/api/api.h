@@ -44,6 +44,9 @@ gpushim_result gs_api_statistics(int device, struct gpushim_statistics *out);
 gpushim_result gs_api_classes(int device, struct gpushim_class *out, size_t class_bytes,
                               size_t capacity);
 
+gpushim_result gs_api_scope_statistics(const char *path, int device,
+                                       struct gpushim_scope_totals *out);
+
 /* ---- api_control.c ---- */
 
 gpushim_result gs_api_trim(int device, uint64_t bytes, uint64_t *given);

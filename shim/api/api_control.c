@@ -463,8 +463,14 @@ static gpushim_result result_of(enum gs_status status)
  * begin one for each step, so no further function stands in between. */
 gpushim_result gs_api_scope_begin(const char *name)
 {
-    return gs_api_begin() ? gs_api_end(result_of(gs_scopes_begin(name)))
-                          : GPUSHIM_INACTIVE;
+    if (!gs_api_begin()) {
+        return GPUSHIM_INACTIVE;
+    }
+    enum gs_status status = gs_scopes_begin(name);
+    if (status == GS_OK) {
+        gs_record_scope_begun();
+    }
+    return gs_api_end(result_of(status));
 }
 
 gpushim_result gs_api_scope_end(void)

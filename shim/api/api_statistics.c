@@ -164,3 +164,48 @@ gpushim_result gs_api_classes(int device, struct gpushim_class *out, size_t clas
     gs_leave();
     return result;
 }
+
+static gpushim_result fill_scope(struct gs_state *state, const char *path, int device,
+                                 struct gpushim_scope_totals *out)
+{
+    const int rows = device == GPUSHIM_ALL_DEVICES ? GS_SCOPE_ALL : device;
+    struct gs_scope_totals totals;
+    if (!state->tracker || !state->stacks) {
+        return GPUSHIM_OFF;
+    }
+    uint32_t scope = gs_tracker_scope_find(state->tracker, path);
+    if (!gs_tracker_scope_totals(state->tracker, scope, rows, &totals)) {
+        return GPUSHIM_NOT_FOUND;
+    }
+    out->begun = totals.begun;
+    out->allocs = totals.allocs;
+    out->alloc_bytes = totals.alloc_bytes;
+    out->frees = totals.frees;
+    out->free_bytes = totals.free_bytes;
+    out->live_count = totals.live_count;
+    out->live_bytes = totals.live_bytes;
+    out->peak_bytes = totals.peak_bytes;
+    out->lost_count = totals.lost_count;
+    out->lost_bytes = totals.lost_bytes;
+    return GPUSHIM_OK;
+}
+
+gpushim_result gs_api_scope_statistics(const char *path, int device,
+                                       struct gpushim_scope_totals *out)
+{
+    struct gpushim_scope_totals all = {.size = sizeof(all)};
+    struct gs_state *state;
+    if (!out || out->size < sizeof(out->size) || !path || !path[0] ||
+        (device < GPUSHIM_IMPORTED && device != GPUSHIM_ALL_DEVICES) ||
+        device >= GS_MAX_DEVICES) {
+        return GPUSHIM_INVALID;
+    }
+    if (!gs_state_peek() || !(state = gs_enter())) {
+        return GPUSHIM_INACTIVE;
+    }
+    gpushim_result result = fill_scope(state, path, device, &all);
+    gs_leave();
+    all.size = out->size < sizeof(all) ? out->size : sizeof(all);
+    memcpy(out, &all, all.size);
+    return result;
+}

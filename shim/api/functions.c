@@ -60,7 +60,10 @@
         (const struct gpushim_snapshot *before, const struct gpushim_snapshot *after,    \
          gpushim_change_call call, void *self),                                          \
         (before, after, call, self))                                                     \
-    row(snapshot_free, (struct gpushim_snapshot *snapshot), (snapshot))
+    row(snapshot_free, (struct gpushim_snapshot *snapshot), (snapshot))                  \
+    row(scope_statistics,                                                                \
+        (const char *path, int device, struct gpushim_scope_totals *out),                \
+        (path, device, out))
 
 #define ROW(name, parameters, arguments)                                                 \
     static gpushim_result call_##name parameters                                         \

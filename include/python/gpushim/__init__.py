@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     from gpushim.memory import Buffer
 
 __all__ = ["ALL_DEVICES", "EVERYWHERE", "IMPORTED", "PINNED", "REGISTERED", "Allocation", "Change", "Class",
-           "Difference", "Error", "Level", "Released", "Snapshot", "Stack", "Statistics", "Stretch", "active",
+           "Difference", "Error", "Level", "Released", "ScopeTotals", "Snapshot", "Stack", "Statistics", "Stretch", "active",
            "allocate_async", "allocation_at", "allocations", "classes", "off_pressure", "on_pressure", "option",
-           "pressure", "record", "release", "report", "resume", "scope", "set_option", "snapshot", "statistics",
+           "pressure", "record", "release", "report", "resume", "scope",
+           "scope_statistics", "set_option", "snapshot", "statistics",
            "stretch", "trim", "version", "warm_up"]
 
 __version__ = "0.1.0"  # of this module; version() is the library's
@@ -77,6 +78,12 @@ class _Released(ctypes.Structure):  # struct gpushim_released
             (name, ctypes.c_uint64 * len(_LEFT)) for name in ("left_count", "left_bytes")]
 
 
+class _ScopeTotals(ctypes.Structure):  # struct gpushim_scope_totals
+    _fields_ = [("size", ctypes.c_size_t)] + [(name, ctypes.c_uint64) for name in (
+        "begun", "allocs", "alloc_bytes", "frees", "free_bytes", "live_count", "live_bytes", "peak_bytes",
+        "lost_count", "lost_bytes")]
+
+
 _PressureCall = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_int)  # gpushim_pressure_call
 
 
@@ -113,6 +120,11 @@ class _Functions(ctypes.Structure):  # struct gpushim_functions
         ("visit_allocations", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)),
         ("get_stack", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint32, ctypes.c_char_p, ctypes.c_size_t,
                                        ctypes.POINTER(ctypes.c_size_t))),
+        ("snapshot_take", ctypes.c_void_p),
+        ("snapshot_difference", ctypes.c_void_p),
+        ("snapshot_free", ctypes.c_void_p),
+        ("scope_statistics", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_int,
+                                              ctypes.POINTER(_ScopeTotals))),
     ]
 
 
@@ -434,6 +446,30 @@ def scope(name: str) -> Iterator[None]:
     finally:
         if begun not in (_INACTIVE, _NO_MEMORY):
             _call("scope_end")
+
+
+@dataclasses.dataclass(frozen=True)
+class ScopeTotals:
+    """The memory of a scope, the scopes within it included (struct gpushim_scope_totals)."""
+    begun: int = 0
+    allocs: int = 0
+    alloc_bytes: int = 0
+    frees: int = 0
+    free_bytes: int = 0
+    live_count: int = 0
+    live_bytes: int = 0
+    peak_bytes: int = 0
+    lost_count: int = 0
+    lost_bytes: int = 0
+
+
+def scope_statistics(path, device=ALL_DEVICES):
+    """What was allocated in a scope so far, by all threads. `path` begins with the outermost scope: "step/forward".
+    Raises KeyError if no such scope was begun."""
+    raw = _ScopeTotals(size=ctypes.sizeof(_ScopeTotals))
+    if not _check(_call("scope_statistics", path.encode(), device, ctypes.byref(raw)), "scope %r" % path):
+        return ScopeTotals()
+    return ScopeTotals(*(getattr(raw, field.name) for field in dataclasses.fields(ScopeTotals)))
 
 
 # ---- the memory of a scope goes to the device, and comes back --------------------------

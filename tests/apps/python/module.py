@@ -34,6 +34,10 @@ with gpushim.scope("step"):
     thread.start()
     thread.join()
 decorated()
+step = gpushim.scope_statistics("step")
+print("scope: begun %d, live %d, peak %d, forward %d" % (
+    step.begun, step.live_bytes, step.peak_bytes, gpushim.scope_statistics("step/forward", 0).alloc_bytes))
+print("no scope:", told(gpushim.scope_statistics, "forward"), told(gpushim.scope_statistics, ""))
 try:
     with gpushim.scope("raises"):
         raise RuntimeError("in a scope")
