@@ -276,16 +276,18 @@ static __attribute__((noinline)) uint32_t made_watched(struct gs_state *state,
 uint32_t gs_record_detailed_block(struct gs_state *state, const struct gs_call *call,
                                   uint64_t addr, size_t bytes, struct gs_block *block)
 {
-    if (gs_tracing() || is_tallied || !state->tracker ||
-        __atomic_load_n(&is_scoped, __ATOMIC_RELAXED)) {
+    if (gs_tracing() || is_tallied || !state->tracker) {
         return made_watched(state, call, addr, bytes, block);
     }
     if (!gs_tracker_records(state->tracker)) {
         gs_tracker_pass(state->tracker, addr, true);
         return 0;
     }
-    return gs_record_add_block(state, call, addr, bytes,
-                               choose_stack(state, call->kind, bytes));
+    uint32_t stack = choose_stack(state, call->kind, bytes);
+    if (__atomic_load_n(&is_scoped, __ATOMIC_RELAXED)) {
+        return record(state, call, addr, bytes, block, stack, true, false);
+    }
+    return gs_record_add_block(state, call, addr, bytes, stack);
 }
 
 uint32_t gs_record_alloc(struct gs_state *state, const struct gs_call *call, uint64_t key,

@@ -39,7 +39,7 @@ static void *map_once(struct gs_state_memory *memory, void *slot, size_t bytes)
 }
 
 /* NULL: there is no such scope. */
-static struct gs_scope *scope_at(struct gs_scope_table *table, uint32_t number)
+static inline struct gs_scope *scope_at(struct gs_scope_table *table, uint32_t number)
 {
     struct gs_scope *chunk;
 
@@ -51,7 +51,7 @@ static struct gs_scope *scope_at(struct gs_scope_table *table, uint32_t number)
     return chunk ? &chunk[number % IN_CHUNK] : NULL;
 }
 
-static struct gs_scope_row *row_at(struct gs_scope_table *table, uint32_t number)
+static inline struct gs_scope_row *row_at(struct gs_scope_table *table, uint32_t number)
 {
     struct gs_scope_row *chunk;
 
@@ -64,7 +64,7 @@ static struct gs_scope_row *row_at(struct gs_scope_table *table, uint32_t number
 }
 
 /* The scope of a record's stack; 0: none. */
-static uint32_t scope_of(struct gs_scope_table *table, uint32_t stack)
+static inline uint32_t scope_of(struct gs_scope_table *table, uint32_t stack)
 {
     uint32_t *chunk;
 
@@ -123,13 +123,13 @@ void gs_tracker_scope_begun(struct gs_tracker *tracker, uint32_t scope, uint32_t
     }
 }
 
-uint32_t gs_tracker_scope_stack(struct gs_tracker *tracker, uint32_t stack,
-                                uint32_t scope)
+/* Stores the scope of a stack. Returns the stack for the record. */
+static GS_NOINLINE uint32_t add_stack(struct gs_scope_table *table, uint32_t stack,
+                                      uint32_t scope)
 {
-    struct gs_scope_table *table = table_of(tracker);
     uint32_t *chunk;
 
-    if (!table || !scope_at(table, scope)) {
+    if (!scope_at(table, scope)) {
         return stack;
     }
     if (gs_stack_left_out(stack)) {
@@ -141,6 +141,17 @@ uint32_t gs_tracker_scope_stack(struct gs_tracker *tracker, uint32_t stack,
         __atomic_store_n(&chunk[stack % STACKS], scope, __ATOMIC_RELAXED);
     }
     return stack;
+}
+
+uint32_t gs_tracker_scope_stack(struct gs_tracker *tracker, uint32_t stack,
+                                uint32_t scope)
+{
+    struct gs_scope_table *table = table_of(tracker);
+
+    if (!table || GS_LIKELY(scope_of(table, stack) == scope)) {
+        return stack;
+    }
+    return add_stack(table, stack, scope);
 }
 
 /* ---- counting -------------------------------------------------------------------- */

@@ -231,6 +231,9 @@ uint32_t gs_scopes_number(struct gs_stacks *stacks, gs_scope_begun *begun, void 
     if (scopes == NULL || stacks == NULL || (gs_capture_state & GS_CAPTURE_INSIDE)) {
         return 0;
     }
+    if (scopes->owner == stacks && scopes->told == scopes->depth) {
+        return scopes->numbers[scopes->depth - 1];
+    }
     gs_capture_state |= GS_CAPTURE_INSIDE;
     number = number_scopes(stacks, scopes);
     gs_capture_state &= ~GS_CAPTURE_INSIDE;
