@@ -13,7 +13,7 @@
 #define CSV_HEAD                                                                         \
     "device,kind,owner,call,function,file,line,stack,live_bytes,live_count,"             \
     "leaked_bytes,leaked_count,peak_bytes,peak_count,total_bytes,total_count,"           \
-    "owner_path,places\n"
+    "owner_path,places,scope\n"
 
 /* An allocation of now, tallied as the library does it. */
 static struct gs_allocation make(struct gs_tracker *tracker, uint64_t addr,
@@ -53,10 +53,10 @@ Test(export_csv, sums_of_a_call_site_are_in_one_row)
     expect(test_export(tracker, test_report_config(), GS_EXPORT_csv, 0),
            CSV_HEAD "0,device,app,cudaMalloc,run,,,"
                     "main;run,4000,1,4000,1,4000,1,4000,1,/opt/app/app,/src/"
-                    "app.c:12;/opt/app/app\n"
+                    "app.c:12;/opt/app/app,\n"
                     "0,device,app,cuMemAlloc,load_batch,loader.c,88,main;load_batch,"
-                    "70,1,70,1,570,2,570,2,/opt/app/app,/src/app.c:12;loader.c:88\n"
-                    "0,device,,cuMemAlloc,,,,[no call stack],8,1,8,1,0,0,8,1,,\n");
+                    "70,1,70,1,570,2,570,2,/opt/app/app,/src/app.c:12;loader.c:88,\n"
+                    "0,device,,cuMemAlloc,,,,[no call stack],8,1,8,1,0,0,8,1,,,\n");
     gs_tracker_destroy(tracker);
     gs_stacks_destroy(stacks);
 }
@@ -93,7 +93,7 @@ Test(export_csv, callers_of_two_files_are_two_rows)
     cr_expect(strstr(bytes.data, ",alloc,/src/alloc.c,2,main;run;alloc,1,1,"), "%s",
               bytes.data);
     cr_expect(strstr(bytes.data, ",alloc,/src/alloc.c,2,main;run;alloc,2,1,"));
-    cr_expect(strstr(bytes.data, ";/src/b/utils.cpp:2;/src/alloc.c:2\n"));
+    cr_expect(strstr(bytes.data, ";/src/b/utils.cpp:2;/src/alloc.c:2,\n"));
     free(bytes.data);
     gs_tracker_destroy(tracker);
     gs_stacks_destroy(stacks);
@@ -116,7 +116,7 @@ Test(export_csv, a_program_that_runs_has_leaked_what_is_lost)
     struct test_bytes bytes = test_export(tracker, config, GS_EXPORT_csv, 0);
     cr_expect(strstr(bytes.data, "\n,pinned,,cuMemAlloc,,,,[no call stack],30,1,0,0,"));
     cr_expect(strstr(bytes.data, "\n1,device,,cuMemAlloc,,,,[no call stack],0,0,5,1,"));
-    cr_expect(strstr(bytes.data, ",,\n"), "totals without a tally");
+    cr_expect(strstr(bytes.data, ",,,\n"), "totals without a tally");
     free(bytes.data);
     gs_tracker_destroy(tracker);
 }

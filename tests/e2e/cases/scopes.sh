@@ -88,7 +88,7 @@ add_case "scopes without tracking" scopes_off_case GPUSHIM_TRACK=off
 scopes_files_case() {
   need python3
   need_file "$apps/scopestat_shared"
-  preloaded shim GPUSHIM_OUTPUT=json,openmetrics GPUSHIM_OUTPUT_FILE="$PWD/out" GPUSHIM_STATE_FILE="$PWD/state" -- \
+  preloaded shim GPUSHIM_OUTPUT=json,openmetrics,csv GPUSHIM_OUTPUT_FILE="$PWD/out" GPUSHIM_STATE_FILE="$PWD/state" -- \
     "$apps/scopestat_shared"
   expect_status shim 0
   run_in report -- "$build/gpushim" report "$PWD/state"
@@ -117,3 +117,19 @@ PY
     [[ $? -eq 77 ]] || { cat problems && fail 'not as the schema has it'; }
 }
 add_case "scopes in files" scopes_files_case
+
+# The page has the same table; CSV names the scope of each call site.
+scopes_page_case() {
+  need python3
+  need node
+  need_file "$apps/scopestat_shared"
+  preloaded shim GPUSHIM_OUTPUT=json,csv GPUSHIM_OUTPUT_FILE="$PWD/out" -- "$apps/scopestat_shared"
+  expect_text out.csv ',step/forward$'
+  expect_text out.csv ',scope$'
+  run_in html -- "$build/gpushim" html -o "$PWD/page.html" "$PWD/out.json"
+  expect_status html 0
+  python3 -S "$here/page.py" page.html out.json . || fail 'the page'
+  node "$here/page.js" . >said || fail 'the script of the page'
+  expect_text said '^scope: step/forward.*4.88 KiB.*6.84 KiB.*20.5 KiB'
+}
+add_case "scopes on the page" scopes_page_case

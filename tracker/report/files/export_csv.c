@@ -11,13 +11,16 @@
 #include "gs_hash.h"
 #include "tracker/report/export_internal.h"
 
+#include "tracker/stacks/scopes.h"
+
 #include <stdlib.h>
 
 enum sum { LIVE, LEAKED, PEAK, TOTAL, SUMS };
 
 static const char header[] =
     "device,kind,owner,call,function,file,line,stack,live_bytes,live_count,leaked_bytes,"
-    "leaked_count,peak_bytes,peak_count,total_bytes,total_count,owner_path,places\n";
+    "leaked_count,peak_bytes,peak_count,total_bytes,total_count,owner_path,places,"
+    "scope\n";
 
 struct row {
     UT_hash_handle hh; /* by text */
@@ -134,6 +137,21 @@ static void put_places(struct table *table, struct gs_export_out *out, uint32_t 
     put_field(out, end(table, &table->field));
 }
 
+/* Writes the path of the scope, which is the outermost frame. */
+static void put_scope(struct table *table, struct gs_export_out *out, uint32_t id)
+{
+    const struct gs_stacks *stacks = table->export->tracker->config.stacks;
+    uintptr_t frames[GS_STACK_MAX_DEPTH];
+    unsigned count = gs_report_stack_frames(stacks, id, frames);
+    char path[GS_SCOPE_PATH_SIZE] = "";
+
+    if (count > 0 && gs_frame_is_scope(frames[count - 1])) {
+        (void)gs_scopes_path(stacks, (uint32_t)(frames[count - 1] - GS_SCOPE_FRAME_BASE),
+                             path);
+    }
+    put_field(out, path);
+}
+
 /* Returns the fields without the sums, until the next call. */
 static const char *describe(struct table *table, const struct gs_group *site,
                             size_t *sums_at)
@@ -155,6 +173,7 @@ static const char *describe(struct table *table, const struct gs_group *site,
     *sums_at = strlen(end(table, &table->text));
     put_field(out, owner ? owner : "");
     put_places(table, out, site->stack);
+    put_scope(table, out, site->stack);
     return end(table, &table->text);
 }
 

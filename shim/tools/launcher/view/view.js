@@ -644,19 +644,29 @@ function memoryRows() {
   return rows.filter(([, totals]) => totals && (totals.allocs || totals.failed || totals.live_count));
 }
 
+function tableRow(kind, cells) {
+  const made = element('tr');
+  made.append(...cells.map((cell, i) => element(kind, i ? 'number' : 'name', cell)));
+  return made;
+}
+
 function drawMemory() {
-  const row = (kind, cells) => {
-    const made = element('tr');
-    made.append(...cells.map((cell, i) => element(kind, i ? 'number' : 'name', cell)));
-    return made;
-  };
   const rows = memoryRows(), refusals = rows.some(([, totals]) => totals.failed);
   const titles = ['', 'live', 'peak', 'at', 'pool reserved'].concat(refusals ? 'requests failed' : []);
   if (rows.length === 0) return;
-  $('memory').append(row('th', titles), ...rows.map(([name, totals, pool]) => row('td', [
+  $('memory').append(tableRow('th', titles), ...rows.map(([name, totals, pool]) => tableRow('td', [
     name, bytesText(totals.live_bytes) + (totals.lost_bytes ? ` (${bytesText(totals.lost_bytes)} live at reset)` : ''),
     bytesText(totals.peak_bytes), durationText(totals.peak_time_ns), pool ? bytesText(pool.reserved_bytes) : '',
     countText(totals.failed)].slice(0, titles.length))));
+}
+
+// What was allocated in each scope; the highest peak comes first.
+function drawScopes() {
+  const scopes = list(report.scopes);
+  $('scopes-box').hidden = scopes.length === 0;
+  $('scopes').append(tableRow('th', ['', 'live', 'peak', 'allocated', 'allocs', 'frees', 'begun']),
+    ...scopes.map((scope) => tableRow('td', [scope.path, bytesText(scope.live_bytes), bytesText(scope.peak_bytes),
+      bytesText(scope.alloc_bytes), countText(scope.allocs), countText(scope.frees), countText(scope.begun)])));
 }
 
 function timeText(ms) {
@@ -715,6 +725,7 @@ function start() {
   startChoice();
   drawHeader();
   drawMemory();
+  drawScopes();
   drawErrors();
   state.errorStacks = stackLists.length;
   startTimeline();
