@@ -243,3 +243,65 @@ Test(scopes, are_found_by_name)
     cr_assert_eq(gs_scopes_end(), GS_OK);
     cr_expect_not(gs_scopes_within("step"));
 }
+
+/* ---- numbers ------------------------------------------------------------------------
+ */
+
+static unsigned begins;
+static uint32_t last_scope, last_around;
+
+static void count_begun(void *self, uint32_t scope, uint32_t around)
+{
+    cr_expect_eq(self, &begins);
+    begins++;
+    last_scope = scope;
+    last_around = around;
+}
+
+/* Would see: a scope that is counted twice, or not at all because it was begun before
+ * anyone asked; and one with a wrong name that is counted as a scope of its own. */
+Test(scopes, are_told_once)
+{
+    char path[GS_SCOPE_PATH_SIZE];
+    struct gs_stacks *own = stacks;
+    uint32_t step, forward;
+
+    cr_expect_eq(gs_scopes_number(stacks, count_begun, &begins), 0);
+    cr_assert_eq(gs_scopes_begin("step"), GS_OK);
+    (void)captured(); /* numbers the scope, and tells nobody */
+    step = gs_scopes_number(stacks, count_begun, &begins);
+    cr_expect(begins == 1 && last_scope == step && step != 0 && last_around == 0);
+    cr_expect_eq(gs_scopes_number(stacks, count_begun, &begins), step);
+    cr_expect_eq(begins, 1);
+    cr_assert_eq(gs_scopes_begin("a/b"), GS_ERR_INVALID);
+    cr_expect_eq(gs_scopes_number(stacks, count_begun, &begins), step);
+    cr_expect_eq(begins, 1);
+    for (unsigned i = 0; i < 2; i++) {
+        cr_assert_eq(gs_scopes_begin("forward"), GS_OK);
+        forward = gs_scopes_number(stacks, count_begun, &begins);
+        cr_expect(begins == 2 + i && last_scope == forward && last_around == step);
+        cr_assert_eq(gs_scopes_end(), GS_OK);
+    }
+    cr_expect_eq(gs_scopes_path(stacks, forward, path), strlen("step/forward"));
+    cr_expect_str_eq(path, "step/forward");
+    cr_expect_eq(gs_scopes_path(stacks, forward + 1, path), 0);
+    cr_assert_eq(gs_scopes_end(), GS_OK);
+    open_stacks(); /* as in a forked child: the scope is open there, too */
+    cr_expect_neq(gs_scopes_number(stacks, count_begun, &begins), 0);
+    cr_expect_eq(begins, 4);
+    gs_stacks_destroy(own);
+    cr_assert_eq(gs_scopes_end(), GS_OK);
+}
+
+Test(scopes, tell_their_stacks)
+{
+    cr_expect_not(gs_scopes_have(captured()));
+    cr_assert_eq(gs_scopes_begin("step"), GS_OK);
+    for (unsigned i = 0; i < 2; i++) {
+        uint32_t with = captured();
+        cr_expect(with != 0 && gs_scopes_have(with));
+        cr_expect_not(gs_scopes_have(0));
+        cr_expect_not(gs_scopes_have(with + 1));
+    }
+    cr_assert_eq(gs_scopes_end(), GS_OK);
+}
