@@ -62,6 +62,23 @@ nvtx_random_case() {
   phases_leaks shim.json | sort -n >found
   [[ $(grep -c / wanted) -gt 20 ]] || fail "few nested ranges"
   diff wanted found >difference || { head -n 20 difference && fail "other scopes"; }
+  nvtx_sums shim.out shim.json
+}
+
+# nvtx_sums OUT JSON: each scope has what the program says, those within included. Would see: a range that
+# ended out of order, and whose memory is counted in the scope that it had before.
+nvtx_sums() {
+  python3 -S - "$1" "$2" <<'PY' || fail "other sums of scopes"
+import collections, json, sys
+wanted = collections.Counter()
+for line in open(sys.argv[1]):
+    size, path = line.split()
+    names = [] if path == "-" else path.split("/")
+    for depth in range(1, len(names) + 1):
+        wanted["/".join(names[:depth])] += int(size)
+found = {one["path"]: one["live_bytes"] for one in json.load(open(sys.argv[2]))["scopes"] if one["live_bytes"]}
+assert found == wanted, (found, wanted)
+PY
 }
 for seed in 500 501 1999; do
   add_case "nvtx at random $seed" nvtx_random_case "$seed"
