@@ -19,6 +19,7 @@ bool gs_record_detailed;
 /* True if sums of all allocations are kept. Set at start, then constant. */
 static bool is_tallied;
 static bool is_detailed; /* likewise: gs_record_detailed without a trace */
+static bool is_sampled;  /* likewise: some allocations get no stack */
 static bool is_scoped;   /* a scope was begun: atomic, for good */
 static bool is_logged;   /* GPUSHIM_VERBOSE=3: a line for each allocation and free */
 static struct gs_churn *churn;        /* GPUSHIM_CHECK=churn; likewise */
@@ -67,6 +68,7 @@ void gs_record_configure(const struct gs_options *options, bool tallied)
         !options->track_start || options->track_signal[0] || gs_environment_is_replaced();
     bool fewer = options->track_sample_bytes || options->track_min_bytes;
     is_tallied = tallied;
+    is_sampled = fewer;
     is_detailed = is_tallied || (options->track && (part || fewer));
     is_logged = gs_log_enabled(GS_LOG_DEBUG);
     churn = options->track && options->check_churn ? gs_churn_create() : NULL;
@@ -123,7 +125,8 @@ struct gs_sampling gs_record_sampling(const struct gs_options *options)
 static __attribute__((noinline)) uint32_t
 choose_stack(struct gs_state *state, enum gs_memory_kind kind, uint64_t bytes)
 {
-    uint32_t instead = gs_tracker_choose_stack(state->tracker, kind, bytes);
+    uint32_t instead =
+        is_sampled ? gs_tracker_choose_stack(state->tracker, kind, bytes) : 0;
     return instead == 0 && state->stacks ? gs_stacks_capture(state->stacks) : instead;
 }
 

@@ -169,17 +169,15 @@ static void move_to_table(struct gs_tracker *tracker, struct gs_since *since)
     since->count = 0;
 }
 
-void gs_peak_keep(struct gs_tracker *tracker, struct gs_shard *shard, unsigned row,
-                  const struct gs_record *words, uint64_t tag, uint64_t now)
+/* Records the free of an allocation that was live at its row's peak. */
+static GS_NOINLINE void keep(struct gs_tracker *tracker, struct gs_shard *shard,
+                             unsigned row, const struct gs_record *words, uint64_t tag,
+                             uint64_t now)
 {
     struct gs_shared_row *shared = &tracker->shared[row];
     uint64_t number = __atomic_load_n(&shared->peak_number, __ATOMIC_RELAXED);
     struct gs_since *since = shard->since;
 
-    if (__atomic_load_n(&shared->scoped, __ATOMIC_RELAXED) != 0 &&
-        !keep_scoped(tracker, row, words, tag)) {
-        return;
-    }
     if (__atomic_load_n(&shared->peak_left, __ATOMIC_RELAXED) != number) {
         advance_times(tracker, shared, number, now);
     }
@@ -201,6 +199,15 @@ void gs_peak_keep(struct gs_tracker *tracker, struct gs_shard *shard, unsigned r
                                 .bytes = words->size & GS_BYTES_MAX,
                                 .tag = tag,
                                 .peak = gs_peak_key(number, row)};
+}
+
+void gs_peak_keep(struct gs_tracker *tracker, struct gs_shard *shard, unsigned row,
+                  const struct gs_record *words, uint64_t tag, uint64_t now)
+{
+    if (__atomic_load_n(&tracker->shared[row].scoped, __ATOMIC_RELAXED) == 0 ||
+        keep_scoped(tracker, row, words, tag)) {
+        keep(tracker, shard, row, words, tag, now);
+    }
 }
 
 void gs_peak_take_back(struct gs_tracker *tracker, struct gs_shard *shard, unsigned row,
