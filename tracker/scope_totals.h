@@ -3,7 +3,8 @@
  *
  * A scope is the path of names that a thread was in, such as step/forward; its number is
  * that of its frame (stacks/scopes.h). What is counted for a scope is counted for each
- * scope around it as well, so a peak is that of the scope with all scopes within.
+ * scope around it as well, so a peak is that of the scope with all scopes within. Each
+ * counts by itself: two threads' events at one moment may have another order there.
  *
  * An allocation's scope is found by its stack, which belongs to one scope alone. One that
  * sampling left without a stack has the scope's number in its place

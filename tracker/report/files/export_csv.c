@@ -137,18 +137,23 @@ static void put_places(struct table *table, struct gs_export_out *out, uint32_t 
     put_field(out, end(table, &table->field));
 }
 
-/* Writes the path of the scope, which is the outermost frame. */
+/* The number of the scope of a stack, which is the outermost frame; 0: none. */
+static GS_NOINLINE uint32_t scope_of(const struct gs_stacks *stacks, uint32_t id)
+{
+    uintptr_t frames[GS_STACK_MAX_DEPTH];
+    unsigned count = gs_report_stack_frames(stacks, id, frames);
+
+    return count > 0 && gs_frame_is_scope(frames[count - 1])
+               ? (uint32_t)(frames[count - 1] - GS_SCOPE_FRAME_BASE)
+               : 0;
+}
+
 static void put_scope(struct table *table, struct gs_export_out *out, uint32_t id)
 {
     const struct gs_stacks *stacks = table->export->tracker->config.stacks;
-    uintptr_t frames[GS_STACK_MAX_DEPTH];
-    unsigned count = gs_report_stack_frames(stacks, id, frames);
     char path[GS_SCOPE_PATH_SIZE] = "";
 
-    if (count > 0 && gs_frame_is_scope(frames[count - 1])) {
-        (void)gs_scopes_path(stacks, (uint32_t)(frames[count - 1] - GS_SCOPE_FRAME_BASE),
-                             path);
-    }
+    (void)gs_scopes_path(stacks, scope_of(stacks, id), path);
     put_field(out, path);
 }
 
