@@ -52,7 +52,8 @@ enum { THREADS = 4, BUFFERS = 6, BATCH = 3, MOST = 6000, TAKEN = 3, RETAINED = 4
     row(stretch_begin) row(stretch_get) row(stretch_end)                                 \
     row(find_allocation) row(visit_allocations) row(get_stack)                           \
     row(snapshot_take) row(snapshot_difference) row(snapshot_free)                       \
-    row(scope_begin) row(scope_end) row(stream_alloc) row(stream_free) row(stream_uses)
+    row(scope_begin) row(scope_end) row(scope_statistics)                                \
+    row(stream_alloc) row(stream_free) row(stream_uses)
 #define OTHERS(row)                                                                      \
     row(library) row(library_version) row(result_text) row(pressure_text)                \
     row(class_of) row(hit_rate) row(fragmentation) row(cache_hit_rate)               \
@@ -884,6 +885,13 @@ static void do_scopes(struct world *world)
               wrong || world->depth >= 32, FINE);
         world->depth += !inactive;
     }
+    struct gpushim_scope_totals totals, *out = once_in(world, 9) ? NULL : &totals;
+    int device = any_device(world);
+    const char *path = scopes[which];
+    judge(world, F_scope_statistics, gpushim_scope_statistics(path, device, out),
+          !out || !path || !path[0] || device >= 1000 ||
+              (device < GPUSHIM_IMPORTED && device != GPUSHIM_ALL_DEVICES),
+          FINE | ABSENT);
 }
 
 static void do_stretch(struct world *world)
