@@ -201,7 +201,7 @@ static GS_NOINLINE struct gs_scope_row *add_row(struct gs_tracker *tracker,
 }
 
 static inline struct gs_scope_row *find_row(struct gs_scope_table *table,
-                                     const struct gs_scope *scope, unsigned row)
+                                            const struct gs_scope *scope, unsigned row)
 {
     struct gs_scope_row *at = row_at(table, scope->first_row);
 

@@ -10,6 +10,7 @@
  * Source: proc(5), /proc/PID/task/TID/syscall; wait4(2), waitid(2)
  */
 #include "gs_read_text.h"
+#include "gs_wait.h"
 #include "tracker/names/child_waits.h"
 
 #include <dirent.h>
@@ -19,7 +20,6 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define TASKS "/proc/self/task"
@@ -131,14 +131,14 @@ static bool is_open(const char *id)
 bool gs_child_is_heard_anywhere(void)
 {
     enum { LOOKS = 6 };
-    struct timespec wait = {.tv_nsec = 1000000};
+    uint64_t wait_ns = 1000000;
 
     for (int look = 0; look < LOOKS && !has_handler(); look++) {
         if (any_thread(is_open)) {
             return false;
         }
-        (void)nanosleep(&wait, NULL);
-        wait.tv_nsec *= 2; /* 63 ms in all */
+        gs_nap(wait_ns);
+        wait_ns *= 2; /* 63 ms in all */
     }
     return true;
 }
