@@ -136,14 +136,11 @@ static CUresult allocate_for(CUdeviceptr *out, size_t bytes, unsigned flags, boo
 
 /* Asks the driver for the rounded size. If the driver is out of memory, the rounding may
  * be the cause: asks for the exact size then. *made: the size allocated. */
-static CUresult ask_driver(struct gs_state *state, const struct gs_context *context,
-                           CUdeviceptr *out, size_t bytes, size_t rounded, unsigned flags,
+static CUresult ask_driver(CUdeviceptr *out, size_t bytes, size_t rounded, unsigned flags,
                            bool keep, size_t *made)
 {
     *made = rounded;
-    CUresult result =
-        GS_RETRIED(gs_retry(state, context, context ? context->device : -1, 0),
-                   allocate_for(out, rounded, flags, keep));
+    CUresult result = allocate_for(out, rounded, flags, keep);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && rounded != bytes) {
         *made = bytes;
         result = allocate_for(out, bytes, flags, keep);
@@ -152,23 +149,23 @@ static CUresult ask_driver(struct gs_state *state, const struct gs_context *cont
 }
 
 /* A cached range, or one of the driver's. `wish`: what is recorded of it, if `keep`. */
-static CUresult serve(struct gs_state *state, const struct gs_context *context,
-                      struct gs_managed_range wish, bool keep, CUdeviceptr *out)
+static CUresult serve(struct gs_state *state, struct gs_managed_range *wish, bool keep,
+                      CUdeviceptr *out)
 {
     struct gs_managed_range range;
     size_t made;
-    if (keep && gs_ranges_take(ranges, &wish, is_ready, state, &range) == GS_OK) {
+    if (keep && gs_ranges_take(ranges, wish, is_ready, state, &range) == GS_OK) {
         __atomic_add_fetch(&hits, 1, __ATOMIC_RELAXED);
         memset((void *)(uintptr_t)range.addr, 0, range.bytes); /* no one uses it */
         *out = range.addr;
         return CUDA_SUCCESS;
     }
-    CUresult result = ask_driver(state, context, out, wish.requested_bytes, wish.bytes,
-                                 wish.flags, keep, &made);
+    CUresult result =
+        ask_driver(out, wish->requested_bytes, wish->bytes, wish->flags, keep, &made);
     if (result == CUDA_SUCCESS && keep) {
-        wish.addr = *out;
-        wish.bytes = made;
-        record_range(&wish);
+        wish->addr = *out;
+        wish->bytes = made;
+        record_range(wish);
     }
     return result;
 }
@@ -180,22 +177,20 @@ CUresult gs_managed_alloc(struct gs_state *state, CUdeviceptr *out, size_t bytes
                                         GS_API_cuMemAllocManaged);
     const struct gs_context *context = request.context;
     bool keep = out && bytes > 0 && bytes < SIZE_MAX / 2 && may_keep(context, flags);
-    const struct gs_managed_range wish = {
-        .bytes = keep && bytes <= KEPT_BYTES ? KEPT_BYTES : bytes,
-        .requested_bytes = bytes,
-        .owner = owner_of(context),
-        .flags = flags};
+    struct gs_managed_range wish = {.bytes =
+                                        keep && bytes <= KEPT_BYTES ? KEPT_BYTES : bytes,
+                                    .requested_bytes = bytes,
+                                    .owner = owner_of(context),
+                                    .flags = flags};
     request.handed_out = keep;
     if (keep) {
         __atomic_add_fetch(&requests, 1, __ATOMIC_RELAXED);
     }
     /* Without `out` the driver refuses. */
     int charged = GS_UNLIKELY(gs_limits_managed) && out ? request.device : -1;
-    CUresult result =
-        charged < 0 ? serve(state, context, wish, keep, out)
-                    : GS_RETRIED(gs_retry(state, context, charged, bytes),
-                                 GS_CHARGED(charged, bytes,
-                                            serve(state, context, wish, keep, out)));
+    CUresult result = GS_RETRIED(
+        gs_retry(state, context, context ? context->device : -1, charged < 0 ? 0 : bytes),
+        GS_CHARGED(charged, bytes, serve(state, &wish, keep, out)));
     if (result == CUDA_SUCCESS && out) {
         gs_tell_allocated(state, &request, *out, bytes);
     } else {

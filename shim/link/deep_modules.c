@@ -339,17 +339,6 @@ void gs_deep_modules_check(bool is_off)
     errno = saved_errno;
 }
 
-/* The next check is one of all modules. */
-static void forget(void)
-{
-    while (__atomic_exchange_n(&busy, true, __ATOMIC_ACQ_REL)) {
-        sched_yield(); /* a check is short */
-    }
-    seen = (struct gs_loaded){0};
-    __atomic_store_n(&loaded, 0, __ATOMIC_RELEASE);
-    __atomic_store_n(&busy, false, __ATOMIC_RELEASE);
-}
-
 /* Returns true if another tool stands in front, which may not be ready for calls. */
 static bool has_tool_in_front(void)
 {
@@ -362,7 +351,7 @@ static bool has_tool_in_front(void)
 /* A copy of the code of a function of the shim's, in place of a variable's value. */
 static void visit_copy(const char *name, void *at, size_t bytes, void *data)
 {
-    const struct gs_module_ref *own = data;
+    struct gs_module_ref *own = data;
     const void *code = gs_elf_symbol(own, name);
     uintptr_t begin, end;
     gs_elf_function(own, name, &begin, &end);
@@ -375,19 +364,44 @@ static void visit_copy(const char *name, void *at, size_t bytes, void *data)
 
 static void set_copies(void)
 {
-    struct gs_module_ref own, program;
-    if (gs_linker_own_module(&own) && gs_elf_program(&program) == GS_OK) {
-        gs_elf_visit_copies(&program, visit_copy, &own);
+    struct gs_module_ref program;
+    if (gs_elf_program(&program) == GS_OK) {
+        gs_elf_visit_copies(&program, visit_copy, &check_now.own);
     }
+}
+
+/* Sets the module's references to variables at once: no other thread loads modules. */
+static int start_module(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct check *check = &check_now;
+    struct deep_module deep = {.module = gs_elf_module_in(info)};
+    bool more = deep.module.dynamic && !gs_linker_is_own(&deep.module);
+    (void)size;
+    (void)data;
+    if (more) {
+        find_fixed(info, &deep);
+    }
+    for (check->passed = 0; more; check->passed += check->count) {
+        check->wanted = check->count = 0;
+        more = gs_elf_visit_slots(&deep.module, visit_variable, &deep);
+        for (size_t i = 0; i < check->count; i++) {
+            check->slots[i].value = check->slots[i].variable;
+            set_slot(&check->slots[i]);
+        }
+    }
+    return 0;
 }
 
 void gs_deep_modules_start(void)
 {
-    if (!has_tool_in_front()) {
-        set_copies();
-        gs_deep_modules_check(true);
-        forget();
+    if (has_tool_in_front() || __atomic_exchange_n(&busy, true, __ATOMIC_ACQ_REL)) {
+        return;
     }
+    if (gs_linker_own_module(&check_now.own)) {
+        set_copies();
+        (void)gs_elf_visit(start_module, NULL);
+    }
+    __atomic_store_n(&busy, false, __ATOMIC_RELEASE);
 }
 
 void gs_deep_modules_leave(void)
@@ -398,7 +412,12 @@ void gs_deep_modules_leave(void)
 bool gs_deep_modules_take(void)
 {
     __atomic_store_n(&every, true, __ATOMIC_RELEASE);
-    forget();
+    while (__atomic_exchange_n(&busy, true, __ATOMIC_ACQ_REL)) {
+        sched_yield(); /* a check is short */
+    }
+    seen = (struct gs_loaded){0};
+    __atomic_store_n(&loaded, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&busy, false, __ATOMIC_RELEASE);
     gs_deep_modules_check(false);
     return __atomic_load_n(&loaded, __ATOMIC_ACQUIRE) == gs_elf_load_count();
 }

@@ -20,6 +20,7 @@ import dataclasses
 import enum
 import itertools
 import os
+import warnings
 
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Tuple, Type, TypeVar
 
@@ -436,12 +437,29 @@ def record(on: bool) -> bool:
     return _check(_call("record", 1 if on else 0))
 
 
+def _warn_of_scope(name: str) -> None:
+    """Once a process; a warning that is an error ends no program."""
+    global _warned_of_scope  # pylint: disable=global-statement
+    if not _warned_of_scope:
+        _warned_of_scope = True
+        with contextlib.suppress(RuntimeWarning):
+            warnings.warn("gpushim.scope(%.140r): not 1 to 127 bytes without a slash, or too deep; its allocations belong "
+                          "to the scope around" % name, RuntimeWarning, stacklevel=4)
+
+
+_warned_of_scope = False
+
+
 @contextlib.contextmanager
 def scope(name: str) -> Iterator[None]:
-    """Names the allocations of its body in the report; nests: "step/forward". Also a decorator."""
-    begun = _call("scope_begin", name.encode())
+    """Names the allocations of its body in the report; nests: "step/forward". Also a decorator.
+
+    A name has 1 to 127 bytes and no "/"; up to 32 nest, in a path of at most 1,023 bytes. Otherwise there is one
+    RuntimeWarning, and the body's allocations belong to the scope around."""
+    begun = _call("scope_begin", name.encode(errors="replace"))
     try:
-        _check(begun, "scope %r" % name)
+        if begun == _INVALID:
+            _warn_of_scope(name)
         yield
     finally:
         if begun not in (_INACTIVE, _NO_MEMORY):

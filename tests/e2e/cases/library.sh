@@ -552,7 +552,13 @@ add_case "library knows the driver" known_case
 # Headers that have exactly what the tables have.
 write_headers() {
   mkdir include
-  printf '#define CUDA_VERSION 99000\n' >include/cuda.h
+  {
+    printf '#define CUDA_VERSION 99000\n'
+    "$sources/scripts/def-rows" "$sources/shim/link/enumerators.def" | awk -F'|' '
+      $2 != type { if (type) print "} " type ";"; print "typedef enum " $2 "_enum {"; type = $2 }
+      { print $3 " = " $4 ", /* one, and another */" }
+      END { print "} " type ";" }'
+  } >include/cuda.h
   {
     "$sources/scripts/def-rows" "$sources"/shim/entries/{hooks,submit}.def | awk -F'|' '
       $1 != "GS_RUNTIME" { print $3, $4, $5 == "PER_THREAD" ? "_ptsz" : "" }'
@@ -578,6 +584,9 @@ wrong_case() {
     --runtime "$build/sim/libcudart.so.13"
   [[ -z ${4-} ]] || expect_text checked "$4"
 }
+add_case "library check sees a new location" \
+  wrong_case link/enumerators.def '/_DEVICE_LOCALITY_DOMAIN,/d' \
+  '^not ok each location, .* of the headers of 99000 is in .*: CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN 6 $'
 add_case "library check sees a missing function" \
   wrong_case link/harmless.def '/^GS_REAL\(cuStreamQuery,/d' \
   '^not ok each function of .*libcuda.so.1 is in a table - in none: cuStreamQuery $'
