@@ -195,7 +195,7 @@ struct gpushim_allocation {
     int has_address;  /* 0: an array, memory of cuMemCreate, a multicast object, or
                          imported memory of another API */
     const char *kind; /* "device", "managed", "stream-ordered", ... as JSON reports say */
-    const char *call; /* of the driver: "cuMemAlloc" */
+    const char *call; /* "cuMemAlloc", or the runtime's, if known */
     const char *owner;    /* path of the owner's file, as in reports; "": not known */
     const char *no_stack; /* if stack is 0, why: "no call stack: not sampled" */
     char scope[GPUSHIM_SCOPE_BYTES]; /* "step/forward"; "": none, or no stack */

@@ -1,6 +1,7 @@
 """module.py - what the module gpushim finds, with the library and without it."""
 import ctypes
 import threading
+import warnings
 
 import gpushim
 
@@ -43,7 +44,19 @@ try:
         raise RuntimeError("in a scope")
 except RuntimeError as error:
     print("raised:", error)
-print("bad scope:", told(gpushim.scope("a/b").__enter__))
+
+
+def nested(levels):
+    with gpushim.scope("level"):
+        return 1 + (nested(levels - 1) if levels > 1 else 0)
+
+
+with warnings.catch_warnings():
+    warnings.simplefilter("error")  # ends nothing
+    with gpushim.scope("around"), gpushim.scope("a/b"):
+        lost = cuda.malloc(700)
+    print("bad scope:", gpushim.scope_statistics("around").live_bytes, nested(40), nested(3))
+cuda.free(lost)
 with gpushim.stretch(0) as found:
     for _ in range(10):
         cuda.free(cuda.malloc(40000))

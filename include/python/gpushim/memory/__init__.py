@@ -7,7 +7,7 @@
         buffer.resize(8192)                          # keeps the data
         data = buffer.get(7, 16)
 
-It works with and without libgpushim.so, with the same results, and has its C functions in libgpushim-python.so: in the
+It works with and without libgpushim.so, with the same results but for Warming, and has its C functions in libgpushim-python.so: in the
 wheel, beside libgpushim.so, or in LD_LIBRARY_PATH. Sizes and offsets are in bytes. `stream`: None: complete on return;
 0: the legacy default stream; a handle, or a stream of a framework. Every failure is an Error with the .name of
 gpushim_result, and the driver's code. Objects are context managers, and end with their last reference.

@@ -79,6 +79,8 @@ class Buffer(calls.Held, _dlpack.Exporter):
         self._init(BufferStruct())
         wanted = number(nbytes, "nbytes", 1), number(alignment, "alignment")
         place, most = place_of(place), number(limit, "limit")
+        if 0 < most < wanted[0]:
+            raise invalid("Buffer(%d, limit=%d)" % (wanted[0], most), "it begins beyond its limit")
         self._create(place, wanted, ZEROED if zeroed else 0)
         try:
             self.growth, self.limit = growth, most

@@ -40,7 +40,7 @@ told("places", *(lambda place=place: Buffer(4, place) for place in (4, -1, "devi
 told("too much", *(lambda place=place: Buffer(2**62, place) for place in Place))
 told("alignment", *(lambda value=value: Buffer(4, alignment=value) for value in (3, -2, BIG, 2.0)))
 told("growth", *(lambda value=value: Buffer(4, growth=value) for value in (0, 17, float("nan"), "2")))
-told("limit", lambda: Buffer(4, limit=-1), lambda: Buffer(4, limit=100).resize(101))
+told("limit", lambda: Buffer(4, limit=-1), lambda: Buffer(10, limit=5), lambda: Buffer(4, limit=100).resize(101))
 
 data = bytes(range(100))
 device, host, managed = Buffer(100), Buffer(100, Place.HOST), Buffer(100, Place.MANAGED)
