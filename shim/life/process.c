@@ -32,6 +32,7 @@
 #include "shim/settings/stderr.h"
 #include "shim/state/state.h"
 #include "shim/trace/trace.h"
+#include "shim/trace/trace_file.h"
 
 typedef void exit_fn(int);
 
@@ -160,7 +161,9 @@ __attribute__((noreturn)) static void exit_at_once(int status)
     }
     status = gs_unseen_end(status);
     gs_trace_close();
-    if (!gs_stacks_in_signal_handler()) {
+    /* A process without a trace makes no other call than its own: it may be a child of
+     * vfork, or have a filter that ends it for any. */
+    if (gs_trace_file_is_late() && !gs_stacks_in_signal_handler()) {
         gs_trace_stacks_write();
     }
     gs_uncancelled_end(before); /* in a vfork child the state is the parent's */

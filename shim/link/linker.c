@@ -113,6 +113,21 @@ static bool is_variable(const char *name, const void *found, struct gs_module_re
     return begin == (uintptr_t)found;
 }
 
+void *gs_linker_native_other(const char *name)
+{
+    struct gs_module_ref module;
+    gs_dlsym_fn *find = gs_linker_libc_dlsym();
+    void *found = NULL;
+    if (gs_linker_in_front(name, &module)) {
+        return gs_elf_symbol(&module, name);
+    }
+    found = find ? find(RTLD_NEXT, name) : NULL;
+    if (!found) {
+        (void)dlerror(); /* NOLINT(concurrency-mt-unsafe): the thread's own */
+    }
+    return found && is_variable(name, found, &module) ? found : NULL;
+}
+
 /* Another tool's dlsym would search after itself. */
 void *gs_linker_next(const char *name)
 {

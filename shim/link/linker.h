@@ -28,6 +28,10 @@ void *gs_linker_next(const char *name);
  * whether there is one. Takes no lock of the loader. */
 bool gs_linker_in_front(const char *name, struct gs_module_ref *out);
 
+/* What the global scope natively has of the name, if that is no function after the shim:
+ * a definition in front of it, as of the program itself, or a variable. Else NULL. */
+void *gs_linker_native_other(const char *name);
+
 /* Like gs_linker_next, looked up at the first call and cached in *found. Takes no lock of
  * the loader, which a forked child may never get, unless the shim was opened late. */
 void *gs_linker_behind(const char *name, void **found);

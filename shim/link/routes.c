@@ -243,7 +243,8 @@ static bool answers_by_jump(void *handle, const char *name, const void *caller)
     /* In the global scope the look-up finds the shim's export first by itself, if there
      * is a definition after it; a missing one must stay missing. */
     return handle == RTLD_DEFAULT && gs_linker_dlsym() == gs_linker_libc_dlsym() &&
-           !is_off() && (gs_linker_next(name) || depends_on_library(caller, name));
+           !is_off() && !gs_linker_native_other(name) &&
+           (gs_linker_next(name) || depends_on_library(caller, name));
 }
 
 /* Answers a look-up in the global scope that does not leave by a jump: another tool's
@@ -251,6 +252,10 @@ static bool answers_by_jump(void *handle, const char *name, const void *caller)
 static void *default_answer(const char *name, const void *caller)
 {
     struct gs_module_ref own;
+    void *others = gs_linker_native_other(name);
+    if (others) {
+        return others;
+    }
     void *next = gs_linker_next(name); /* sets dlerror */
     if (is_off()) {
         return next;

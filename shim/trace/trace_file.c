@@ -513,6 +513,13 @@ const char *gs_trace_file_path(void)
     return file ? file->named.path : "";
 }
 
+bool gs_trace_file_is_late(void)
+{
+    const struct trace_file *of = __atomic_load_n(&file, __ATOMIC_ACQUIRE);
+
+    return of && of->began_late;
+}
+
 const char *gs_trace_file_take_late(void)
 {
     struct trace_file *of = __atomic_load_n(&file, __ATOMIC_ACQUIRE);

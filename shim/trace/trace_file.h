@@ -35,6 +35,8 @@ const char *gs_trace_file_path(void);
 /* The name of the newest file if it began late and belongs to this process, once; "" from
  * then on. */
 const char *gs_trace_file_take_late(void);
+/* Returns true if there may be such a file. Makes no system call. */
+bool gs_trace_file_is_late(void);
 
 /* The slots of one file. It outlives its recording: threads may be late. */
 struct gs_trace_slots {

@@ -450,6 +450,27 @@ wrangler_copies_case() {
 }
 add_case "chain a program's copies of a library's variables" wrangler_copies_case
 
+# What the program itself exports, and a library's variable, is found in the global scope as natively.
+program_exports_case() {
+  compile libexports.so exports.c -DLIBRARY -shared -fPIC
+  compile exports exports.c -rdynamic -L. -lexports -Wl,-rpath,"$PWD"
+  same_with -- ./exports
+  expect_equal 'what is found' $'2 3 9\n4 4' "$(<native.out)"
+}
+add_case "chain CUDA's names in the program" program_exports_case
+
+# The end of a process without CUDA makes no system call of the library's: it may have a filter that ends it for one.
+sandbox_case() {
+  compile sandbox sandbox.c
+  run_in native -- ./sandbox "$1"
+  [[ $(tail -n 1 native.out) != 4d00 ]] || skip 'seccomp filters'
+  same_with -- ./sandbox "$1"
+  expect_equal 'how the child ended' $'decoded\n300' "$(<native.out)"
+}
+for way in exit C99 exec; do
+  add_case "chain a sandboxed child without CUDA, $way" sandbox_case "$way"
+done
+
 # No walk goes on by frame information that libgcc ends the process for.
 frameless_case() {
   [[ $(uname -m) == x86_64 ]] || skip "x86-64, for which the program makes code"
