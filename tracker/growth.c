@@ -235,6 +235,26 @@ void gs_growth_take_snapshot(struct gs_growth *growth, struct gs_tracker *tracke
     gs_mutex_unlock(&growth->lock);
 }
 
+void gs_growth_forget(struct gs_growth *growth, struct gs_tracker *tracker)
+{
+    struct gs_growth_copy *copy;
+
+    gs_mutex_lock(&growth->lock);
+    gs_groups_free(&growth->sites);
+    free(growth->trends);
+    free(growth->growing);
+    growth->last = (struct gs_growth_sums){0};
+    growth->sites = (struct gs_groups){0};
+    growth->trends = NULL;
+    growth->growing = NULL;
+    growth->growing_count = 0;
+    copy = __atomic_load_n(&tracker->growth_copy, __ATOMIC_RELAXED);
+    if (copy) {
+        __atomic_store_n(&copy->current, 0, __ATOMIC_RELEASE);
+    }
+    gs_mutex_unlock(&growth->lock);
+}
+
 struct gs_growth_snapshot gs_growth_last(struct gs_growth *growth, unsigned most)
 {
     struct gs_growth_snapshot last;

@@ -22,6 +22,9 @@ void gs_growth_destroy(struct gs_growth *growth);
 /* Takes a snapshot of the live memory: visits every record. */
 void gs_growth_take_snapshot(struct gs_growth *growth, struct gs_tracker *tracker);
 
+/* Forgets all snapshots, as gs_tracker_restart does the records. */
+void gs_growth_forget(struct gs_growth *growth, struct gs_tracker *tracker);
+
 /* The last snapshot, with the `most` fastest growing call sites. The caller frees
  * `growing`. */
 struct gs_growth_snapshot {

@@ -62,7 +62,9 @@ static void forget_records(struct gs_tracker *tracker, struct gs_shard *shard)
     }
 }
 
-/* A new peak number makes what was freed since the former peak that of a past one. */
+/* A new peak number makes what was freed since the former peak that of a past one. The
+ * peaks of open stretches start anew, too: their mark is what a new peak must exceed.
+ * peak_lock is held. */
 static void forget_sums(struct gs_tracker *tracker)
 {
     for (size_t i = 0; i < GS_ROWS; i++) {
@@ -70,6 +72,10 @@ static void forget_sums(struct gs_tracker *tracker)
         __atomic_store_n(&shared->credit, 0, __ATOMIC_RELAXED);
         __atomic_store_n(&shared->peak, 0, __ATOMIC_RELAXED);
         __atomic_store_n(&shared->peak_time, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&shared->mark, 0, __ATOMIC_RELAXED);
+        for (struct gs_stretch *at = tracker->stretches; at; at = at->next) {
+            at->peaks[i] = 0;
+        }
         __atomic_store_n(&shared->peak_number, shared->peak_number + 1, __ATOMIC_RELAXED);
         __atomic_store_n(&shared->unrecorded, 0, __ATOMIC_RELAXED);
         __atomic_store_n(&shared->lost_bytes, 0, __ATOMIC_RELAXED);

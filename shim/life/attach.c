@@ -19,6 +19,7 @@
 #include "shim/record.h"
 #include "shim/report/finish.h"
 #include "shim/report/interim.h"
+#include "shim/report/intervals.h"
 #include "shim/report/trace_stacks.h"
 #include "shim/settings/environment.h"
 #include "shim/settings/options.h"
@@ -174,6 +175,7 @@ static void begin_recording(void)
     if (state && state->tracker) {
         gs_tracker_restart(state->tracker,
                            ran_ns < LONGEST_RUN_NS ? ran_ns : LONGEST_RUN_NS);
+        gs_intervals_restart(state->tracker);
         gs_interim_attach(&state->options);
         __atomic_store_n(&state->detached, false, __ATOMIC_RELEASE);
         gs_state_file_ending("", false);

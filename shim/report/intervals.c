@@ -203,6 +203,14 @@ void gs_intervals_reset(void)
     names = (struct gs_growth_names){0}; /* the parent's thread may be changing them */
 }
 
+void gs_intervals_restart(struct gs_tracker *tracker)
+{
+    struct gs_growth *growth = gs_intervals_growth();
+    if (growth) {
+        gs_growth_forget(growth, tracker);
+    }
+}
+
 struct gs_growth *gs_intervals_growth(void)
 {
     return __atomic_load_n(&comparison, __ATOMIC_ACQUIRE);

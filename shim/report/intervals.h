@@ -15,6 +15,8 @@
 void gs_intervals_start(const struct gs_options *options);
 /* In a forked child: there is no thread. */
 void gs_intervals_reset(void);
+/* gpushim attach, after gs_tracker_restart: nothing was compared yet. */
+void gs_intervals_restart(struct gs_tracker *tracker);
 
 /* For the report; NULL: nothing was compared. */
 struct gs_growth *gs_intervals_growth(void);

@@ -225,3 +225,21 @@ Test(growth, is_in_the_report)
         "%s", text.data);
     gs_text_free(&text);
 }
+
+/* Alone sees call sites of a first recording that count as growing in the second. */
+Test(growth, is_forgotten)
+{
+    for (int i = 0; i < 4; i++) {
+        take(1, 100);
+        look();
+    }
+    cr_assert(is_growing(1));
+    gs_growth_forget(growth, tracker);
+    cr_expect_not(is_growing(1));
+    struct gs_growth_snapshot last = gs_growth_last(growth, 3);
+    cr_expect_eq(last.sums.snapshots + last.sums.bytes + last.count, 0);
+    free(last.growing);
+    take(1, 100);
+    look();
+    cr_expect_not(is_growing(1), "one snapshot is no trend");
+}

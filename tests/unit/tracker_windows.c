@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tracker/peaks.h"
 #include "tracker_export_helpers.h"
 
 static struct timespec the_time;
@@ -272,5 +273,36 @@ Test(windows, a_restart_forgets_what_was_recorded)
         test_export(tracker, test_report_config(), GS_EXPORT_json, 0);
     cr_expect_not_null(strstr(bytes.data, "\"attached\": true"));
     free(bytes.data);
+    gs_tracker_destroy(tracker);
+}
+
+/* Alone sees a second recording whose peaks, its own and that of a stretch, count from
+ * the higher peak of the first one. */
+Test(windows, a_restart_forgets_a_higher_peak)
+{
+    struct gs_tracker *tracker = tracker_at(false);
+    struct gs_allocation large = test_allocation(0x400000, 8 << 20);
+    struct gs_allocation small = test_allocation(0x1000, 1 << 20);
+    struct gs_stretch stretch;
+    struct gs_peak peaks[GS_PEAK_ROWS];
+
+    small.time_ns = SECONDS(8);
+    gs_tracker_stretch_begin(tracker, &stretch);
+    test_add(tracker, &large, false);
+    cr_expect_eq(test_totals(tracker, 0).peak_bytes, 8 << 20);
+    restart_at(tracker, 2, 7);
+    cr_expect_eq(gs_tracker_stretch_peak(tracker, &stretch, 0), 0);
+    uint32_t id = test_add(tracker, &small, true);
+    gs_tracker_remove(tracker, id, NULL);
+    cr_expect_eq(test_totals(tracker, 0).peak_bytes, 1 << 20);
+    cr_expect_eq(test_totals(tracker, 0).peak_time_ns, SECONDS(8));
+    cr_expect_eq(gs_tracker_stretch_peak(tracker, &stretch, 0), 1 << 20);
+    gs_peaks_gather(tracker, 0, peaks);
+    cr_assert(peaks[0].known && peaks[0].count == 1);
+    cr_expect_eq(peaks[0].places[0].held.bytes, 1 << 20);
+    for (unsigned i = 0; i < GS_PEAK_ROWS; i++) {
+        gs_peak_free(&peaks[i]);
+    }
+    gs_tracker_stretch_end(tracker, &stretch);
     gs_tracker_destroy(tracker);
 }

@@ -324,6 +324,30 @@ for way in shared static linked; do
   add_case "attach anew $way" attach_anew_case "$way"
 done
 
+# Alone sees a second recording that has no peak, since the first one had a higher one, or the growth of the first one.
+attach_peak_case() {
+  need python3
+  attach_start "$apps/attached_$1" . threads
+  run_in first -- "$build/gpushim" attach "$pid"
+  attach_step begin done
+  run_in detach -- "$build/gpushim" detach "$pid"
+  run_in second -- "$build/gpushim" attach "$pid"
+  await 25 have_peak || fail "no peak: $(<stats.out)"
+  run_in last -- "$build/gpushim" detach "$pid"
+  attach_step more freed
+  attach_end
+  expect_no_text last.out ', peak 0 B'
+}
+# The peak of the second recording is there, and lower than the 6 MiB of the first one.
+have_peak() {
+  "$build/gpushim" stats --json "$pid" >stats.out
+  python3 -S -c 'import json; device = json.load(open("stats.out"))["devices"][0]
+raise SystemExit(not 0 < device["peak_bytes"] < 6 << 20)'
+}
+for way in shared linked; do
+  add_case "attach again has a peak $way" attach_peak_case "$way"
+done
+
 # It detaches by itself.
 attach_for_case() {
   attach_start "$apps/attached_shared" .
