@@ -118,6 +118,20 @@ size_t gs_limits_idle(const struct gs_heap *heap)
                                 memory_order_relaxed);
 }
 
+/* Maintenance is due for the heaps of a device with more idle bytes than this. */
+static void set_due_beyond(struct gs_pool *pool, int device, size_t bytes)
+{
+    if (atomic_load(&pool->idle[gs_device_row(device)]) <= bytes) {
+        return;
+    }
+    for (struct gs_heap *heap = atomic_load(&pool->living); heap;
+         heap = atomic_load(&heap->next_living)) {
+        if (gs_heap_on(heap, device)) {
+            atomic_store_explicit(&heap->due, true, memory_order_relaxed);
+        }
+    }
+}
+
 void gs_pool_set_limits(struct gs_pool *pool, int device,
                         const struct gs_pool_limits *limits)
 {
@@ -125,6 +139,7 @@ void gs_pool_set_limits(struct gs_pool *pool, int device,
         return;
     }
     gs_reclaim_set_limit(pool, device, limits);
+    set_due_beyond(pool, device, limits->idle_bytes);
     atomic_store(&pool->idle_most[gs_device_row(device)], limits->idle_bytes);
     atomic_store(&pool->idle_limit[gs_device_row(device)], limits->idle_bytes);
 }

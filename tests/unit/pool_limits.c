@@ -751,6 +751,21 @@ Test(release, zero_keeps_nothing)
     bed_fini(&bed);
 }
 
+/* Alone sees memory that stays idle beyond a lower limit until some other is freed. */
+Test(release, a_limit_below_the_idle_memory_makes_maintenance_due)
+{
+    struct bed bed;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    bed_free(&bed, bed_alloc(&bed, 6 * GS_MIB));
+    limit(&bed, SIZE_MAX, 6 * GS_MIB);
+    cr_assert_not(gs_heap_wants_maintenance(bed.heap));
+    limit(&bed, SIZE_MAX, 4 * GS_MIB);
+    cr_assert(gs_heap_wants_maintenance(bed.heap));
+    cr_assert_eq(gs_heap_maintain(bed.heap, 0), 6 * GS_MIB);
+    bed_fini(&bed);
+}
+
 Test(release, a_missing_reserve_takes_what_it_needs_and_no_more)
 {
     struct bed bed;
