@@ -58,6 +58,9 @@ gpushim_result gs_api_settable(void (*visit)(void *self, const char *name,
                                void *self);
 gpushim_result gs_api_set_option(const char *name, const char *value, char *problem,
                                  size_t capacity);
+/* The same without a call of the driver: idle memory beyond a lower limit stays. */
+gpushim_result gs_api_change_option(const char *name, const char *value, char *problem,
+                                    size_t capacity);
 gpushim_result gs_api_report(void);
 gpushim_result gs_api_record(int on);
 gpushim_result gs_api_scope_begin(const char *name);

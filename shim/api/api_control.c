@@ -312,8 +312,8 @@ static gpushim_result set_option(struct gs_state *state, const char *name,
     }
 }
 
-gpushim_result gs_api_set_option(const char *name, const char *value, char *problem,
-                                 size_t capacity)
+gpushim_result gs_api_change_option(const char *name, const char *value, char *problem,
+                                    size_t capacity)
 {
     struct gs_state *state;
     struct room {
@@ -335,6 +335,18 @@ gpushim_result gs_api_set_option(const char *name, const char *value, char *prob
     }
     free(room);
     gs_leave();
+    return result;
+}
+
+gpushim_result gs_api_set_option(const char *name, const char *value, char *problem,
+                                 size_t capacity)
+{
+    gpushim_result result = gs_api_change_option(name, value, problem, capacity);
+    struct gs_state *state;
+    if (result == GPUSHIM_OK && (state = enter())) {
+        gs_limits_enforce(state);
+        gs_leave();
+    }
     return result;
 }
 

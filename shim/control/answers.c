@@ -11,6 +11,7 @@
 #include "shim/api/api.h"
 #include "shim/life/attach.h"
 #include "shim/life/trim_thread.h"
+#include "shim/limits/mem_limits.h"
 #include "shim/report/finish.h"
 #include "shim/report/outputs.h"
 #include "shim/report/statistics.h"
@@ -105,7 +106,7 @@ static gpushim_result set_option(const char *name, const char *value, char line[
     static const char prefix[] = "gpushim: "; /* of lines for the log */
     line[0] = '\0';
     gs_thread.depth = 0;
-    gpushim_result result = gs_api_set_option(name, value, line, 512);
+    gpushim_result result = gs_api_change_option(name, value, line, 512);
     gs_thread.depth = 1;
     *problem = strncmp(line, prefix, strlen(prefix)) == 0 ? line + strlen(prefix) : line;
     return result;
@@ -139,7 +140,7 @@ void gs_answer_set(struct gs_state *state, char *text, struct gs_answer *out)
     char line[512];
     const char *problem;
     char *value = strchr(text, '=');
-    (void)state;
+    uint64_t given;
     if (!value) {
         add_options(text, out);
         return;
@@ -151,6 +152,9 @@ void gs_answer_set(struct gs_state *state, char *text, struct gs_answer *out)
     *value++ = '\0';
     switch (set_option(text, value, line, &problem)) {
     case GPUSHIM_OK:
+        if (gs_limits_exceeded(state)) {
+            (void)gs_trim_thread_ask(false, TRIM_NS, &given);
+        }
         add_options(text, out);
         break;
     case GPUSHIM_AT_START:
@@ -181,7 +185,7 @@ void gs_answer_trim(struct gs_state *state, char *text, struct gs_answer *out)
         gs_answer_refuse(out, "the pool is off: there is no idle memory");
         return;
     }
-    if (!gs_trim_thread_ask(TRIM_NS, &given)) {
+    if (!gs_trim_thread_ask(true, TRIM_NS, &given)) {
         gs_answer_refuse(out, "nothing is returned: GPUSHIM_POOL_TRIM=thread:off, and no "
                               "other thread may call the driver");
         return;

@@ -17,5 +17,7 @@ void gs_maintain_now(struct gs_state *state, const struct gs_context *context)
     gs_parts_maintain(state, context);
     size_t missing = gs_limits_missing_now(state, context, false);
     size_t excess = gs_pressure_excess(state, context->device);
+    size_t over = gs_limits_excess(state, context->device);
+    excess = excess > over ? excess : over;
     (void)gs_heap_maintain(context->heap, missing > excess ? missing : excess);
 }

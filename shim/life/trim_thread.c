@@ -50,7 +50,11 @@
 #define GROUP_SHARE 16
 static uint64_t nap_ns;       /* immutable after start; 0: no thread */
 static bool exit_handler_set; /* atomic; for the life of the process */
-static bool asked;            /* atomic: all idle memory is to go back */
+static enum {
+    NOTHING_ASKED,
+    ASKED_DUE,
+    ASKED_ALL
+} asked; /* atomic: what is to go back */
 
 /* Registered long after the driver's initialization, so it runs before the driver's own
  * handlers. */
@@ -178,13 +182,15 @@ static size_t missing_bytes(struct gs_state *state, const struct gs_context *con
     if (!context->heap || !gs_heap_may_give(context->heap)) {
         return 0;
     }
-    if (GS_UNLIKELY(__atomic_load_n(&asked, __ATOMIC_ACQUIRE))) {
+    if (GS_UNLIKELY(__atomic_load_n(&asked, __ATOMIC_ACQUIRE) == ASKED_ALL)) {
         return gs_pool_reserved_on(state->pool, context->device);
     }
     size_t missing = gs_limits_missing(state, context, false);
     size_t excess = gs_pressure_excess(state, context->device);
     size_t lacks = gs_limits_group_lacks(context->device);
+    size_t over = gs_limits_excess(state, context->device);
     missing = missing > excess ? missing : excess;
+    missing = missing > over ? missing : over;
     if (GS_LIKELY(!lacks)) {
         return missing;
     }
@@ -242,7 +248,8 @@ static bool holds_memory(struct gs_state *state)
 static bool check_contexts(struct gs_state *state)
 {
     const struct gs_context *context;
-    bool done = true, was_asked = __atomic_load_n(&asked, __ATOMIC_ACQUIRE);
+    bool done = true;
+    bool was_asked = __atomic_load_n(&asked, __ATOMIC_ACQUIRE) != NOTHING_ASKED;
     for (size_t i = 0; (context = gs_context_nth(state, i)) != NULL; i++) {
         if (gs_trim_begin_work()) {
             done &= trim_context(state, (struct gs_context *)(uintptr_t)context);
@@ -250,7 +257,7 @@ static bool check_contexts(struct gs_state *state)
         gs_trim_end_work();
     }
     if (was_asked && done) {
-        __atomic_store_n(&asked, false, __ATOMIC_RELEASE);
+        __atomic_store_n(&asked, NOTHING_ASKED, __ATOMIC_RELEASE);
     }
     return done;
 }
@@ -335,7 +342,7 @@ static uint64_t returned_bytes(const struct gs_state *state)
     return stats.maintenance_bytes + stats.trim_bytes;
 }
 
-bool gs_trim_thread_ask(uint64_t wait_ns, uint64_t *given)
+bool gs_trim_thread_ask(bool all, uint64_t wait_ns, uint64_t *given)
 {
     const struct gs_state *state = gs_state_peek();
     *given = 0;
@@ -344,13 +351,13 @@ bool gs_trim_thread_ask(uint64_t wait_ns, uint64_t *given)
     }
     uint64_t before = returned_bytes(state);
     struct gs_wait wait = {.nap_ns = NS_PER_MS, .until_ns = gs_now_ns() + wait_ns};
-    __atomic_store_n(&asked, true, __ATOMIC_RELEASE);
+    __atomic_store_n(&asked, all ? ASKED_ALL : ASKED_DUE, __ATOMIC_RELEASE);
     /* Without idle memory there is no thread. */
-    while (__atomic_load_n(&asked, __ATOMIC_ACQUIRE) &&
+    while (__atomic_load_n(&asked, __ATOMIC_ACQUIRE) != NOTHING_ASKED &&
            __atomic_load_n(&gs_trim_thread_settled, __ATOMIC_ACQUIRE) &&
            gs_wait_step(&wait)) {
     }
-    __atomic_store_n(&asked, false, __ATOMIC_RELEASE);
+    __atomic_store_n(&asked, NOTHING_ASKED, __ATOMIC_RELEASE);
     *given = returned_bytes(state) - before;
     return true;
 }
@@ -363,5 +370,5 @@ void gs_trim_thread_context_ends(const struct gs_context *context)
 void gs_trim_thread_reset(void)
 {
     nap_ns = 0;
-    asked = false;
+    asked = NOTHING_ASKED;
 }

@@ -69,7 +69,9 @@ static struct device {
                              * since an allocation succeeded ... */
     uint64_t asks_since;    /* atomic: ... and first in this row of requests */
     uint64_t asks_again;    /* atomic: none asks before this time */
-    int group;       /* atomic: the place in the group's ledger, from 1 on; 0: none */
+    uint64_t over; /* atomic: 1 while more may be charged than a lowered limit; no memory
+                    * is idle then */
+    int group;     /* atomic: the place in the group's ledger, from 1 on; 0: none */
     bool integrated; /* host and device share the memory */
 } devices[GS_MAX_DEVICES];
 
@@ -157,10 +159,11 @@ static void limit_pool(const struct gs_state *state, struct device *device, int 
                            ? gs_share_percent(GS_PLATFORM_SHARED_IDLE)
                            : __atomic_load_n(&release_share, __ATOMIC_RELAXED);
     uint64_t reserve = __atomic_load_n(&reserve_share, __ATOMIC_RELAXED);
+    bool over = __atomic_load_n(&device->over, __ATOMIC_SEQ_CST) != 0;
     struct gs_pool_limits limits = {
         .reserved_bytes = limit_of(__atomic_load_n(&pool_share, __ATOMIC_RELAXED), total),
         .device_bytes = (size_t)__atomic_load_n(&device->pool_bytes, __ATOMIC_RELAXED),
-        .idle_bytes = limit_of(release, total)};
+        .idle_bytes = over ? 0 : limit_of(release, total)};
     __atomic_store_n(&device->reserve_bytes, gs_share_bytes(reserve, total),
                      __ATOMIC_RELAXED);
     if (state->pool) {
@@ -176,8 +179,9 @@ static void limit_memory(struct gs_state *state, struct device *device, int ordi
     uint64_t share = __atomic_load_n(&mem_share, __ATOMIC_RELAXED);
     uint64_t charged = gs_limits_charging ? gs_limits_charged(ordinal) : 0;
     uint64_t limit = gs_share_bytes(share, total);
-    __atomic_store_n(&device->limit_bytes, limit < total ? limit : total,
-                     __ATOMIC_RELAXED);
+    limit = limit < total ? limit : total;
+    __atomic_store_n(&device->limit_bytes, limit, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&device->over, charged > limit, __ATOMIC_SEQ_CST);
     __atomic_store_n(&device->pool_bytes, limit < left ? limit : left, __ATOMIC_RELAXED);
     limit_pool(state, device, ordinal);
     limit = limit > charged ? limit - charged : 0;
@@ -195,6 +199,50 @@ void gs_limits_change_memory(struct gs_state *state, const struct gs_options *op
         }
     }
     gs_pool_freed_elsewhere();
+}
+
+/* The bytes charged to the device beyond its limit. */
+static uint64_t bytes_over(const struct device *device, int ordinal)
+{
+    uint64_t charged = gs_limits_charged(ordinal);
+    uint64_t limit = __atomic_load_n(&device->limit_bytes, __ATOMIC_SEQ_CST);
+    return charged > limit ? charged - limit : 0;
+}
+
+size_t gs_limits_excess(struct gs_state *state, int ordinal)
+{
+    struct device *device = device_of(ordinal);
+    uint64_t excess;
+    if (GS_LIKELY(!__atomic_load_n(&device->over, __ATOMIC_RELAXED))) {
+        return 0;
+    }
+    excess = bytes_over(device, ordinal);
+    if (excess == 0) {
+        __atomic_store_n(&device->over, 0, __ATOMIC_SEQ_CST);
+        excess = bytes_over(device, ordinal); /* of a limit that was lowered since */
+        __atomic_store_n(&device->over, excess != 0, __ATOMIC_SEQ_CST);
+        limit_pool(state, device, ordinal);
+    }
+    return excess < SIZE_MAX ? (size_t)excess : SIZE_MAX;
+}
+
+bool gs_limits_exceeded(struct gs_state *state)
+{
+    bool exceeded = false;
+    for (int ordinal = 0; ordinal < GS_MAX_DEVICES; ordinal++) {
+        exceeded |= gs_limits_excess(state, ordinal) != 0;
+    }
+    return exceeded;
+}
+
+void gs_limits_enforce(struct gs_state *state)
+{
+    for (int ordinal = 0; state->pool && ordinal < GS_MAX_DEVICES; ordinal++) {
+        size_t excess = gs_limits_excess(state, ordinal);
+        if (excess && gs_pool_trim(state->pool, ordinal, excess)) {
+            (void)gs_limits_excess(state, ordinal);
+        }
+    }
 }
 
 void gs_limits_change_pool(struct gs_state *state, const struct gs_options *options)

@@ -27,8 +27,18 @@ void gs_limits_add_device(struct gs_state *state, int device);
 void gs_limits_change_pool(struct gs_state *state, const struct gs_options *options);
 
 /* Called when GPUSHIM_MEM_LIMIT has changed in a process that has charged all memory from
- * its start. Memory beyond a lower limit stays; new memory has to fit. */
+ * its start. Live memory beyond a lower limit stays; new memory has to fit, and until all
+ * fits no memory is idle. Calls no driver: gs_limits_enforce returns what is idle now. */
 void gs_limits_change_memory(struct gs_state *state, const struct gs_options *options);
+
+/* The bytes charged to the device beyond a limit that was lowered: idle memory to return.
+ * 0 ends the state in which no memory is idle. Calls no driver. */
+size_t gs_limits_excess(struct gs_state *state, int device);
+/* Returns true if a device has such bytes. */
+bool gs_limits_exceeded(struct gs_state *state);
+/* Returns idle memory of each device beyond its limit. Waits for running work, for a
+ * bounded time; in the program's call, with no lock held. */
+void gs_limits_enforce(struct gs_state *state);
 
 /* The slow paths of the inline functions below. */
 bool gs_limits_charge(int device, size_t bytes) GS_MUST_USE;

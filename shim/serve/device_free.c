@@ -8,6 +8,7 @@
 #include "shim/checks/redzones.h"
 #include "shim/heaps/maintenance.h"
 #include "shim/heaps/pressure.h"
+#include "shim/limits/mem_limits.h"
 #include "shim/order/capture_check.h"
 #include "shim/order/captures.h"
 #include "shim/order/context_errors.h"
@@ -116,6 +117,7 @@ static GS_NOINLINE bool freed_in_driver(struct gs_state *state, struct gs_block 
     if (*result != CUDA_SUCCESS) {
         note_failed_free(state, heap, &was, addr, *result);
     }
+    (void)gs_limits_excess(state, context->device); /* it may fit the limit by now */
     gs_safe_point(state);
     return true;
 }

@@ -3,6 +3,8 @@
  *
  *   api_WAY                  calls each function, and prints what it returned
  *   api_WAY scopes           leaks within scopes: of functions, threads, too deep
+ *   api_WAY limits           sets one limit of memory after another
+ *   api_WAY lower            lowers a limit below the idle memory, and below what is live
  *   api_WAY child            leaks within scopes in a forked child
  *   api_WAY streams SEED     memory of gpushim_stream_alloc that several streams use
  *   api_WAY legacy SEED      such memory of the legacy stream, for blocking streams
@@ -341,6 +343,56 @@ static void in_limits(void)
     limit_to("33M");
     limit_to("25%");
     limit_to("100%");
+}
+
+/* Takes as many of `count` blocks as fit. Returns their number. */
+static int take_blocks(gpu_ptr blocks[], int count, size_t bytes)
+{
+    int taken = 0;
+
+    while (taken < count && gpu_malloc(&blocks[taken], bytes) == 0)
+        taken++;
+    return taken;
+}
+
+static void free_blocks(const gpu_ptr blocks[], int count)
+{
+    for (int i = 0; i < count; i++)
+        APP_OK(gpu_free(blocks[i]));
+}
+
+static void show_taken(const char *when, size_t bytes)
+{
+    struct gpushim_statistics now = {0};
+    gpu_ptr blocks[8];
+    int taken = take_blocks(blocks, 8, bytes);
+
+    free_blocks(blocks, taken);
+    (void)gpushim_get_statistics(0, &now);
+    printf("%s: %d fit, then %llu MiB reserved\n", when, taken,
+           (unsigned long long)now.reserved_bytes / APP_MIB);
+}
+
+/* A limit that is lowered while the pool holds idle memory, and before memory is freed.
+ */
+static void in_lower_limits(void)
+{
+    gpu_ptr blocks[8];
+    int taken;
+
+    app_gpu_start();
+    show_taken("at 64M", 8 * APP_MIB);
+    APP_OK(gpushim_set_option("MEM_LIMIT", "20M", NULL, 0));
+    show_taken("idle memory beyond 20M", 8 * APP_MIB);
+    APP_OK(gpushim_set_option("MEM_LIMIT", "64M", NULL, 0));
+    taken = take_blocks(blocks, 8, 8 * APP_MIB);
+    APP_OK(gpushim_set_option("MEM_LIMIT", "20M", NULL, 0));
+    APP_OK(gpu_free(blocks[--taken]));
+    show_taken("one of 8 freed since", 8 * APP_MIB);
+    free_blocks(blocks, taken);
+    show_taken("all freed since", 8 * APP_MIB);
+    APP_OK(gpushim_set_option("MEM_LIMIT", "64M", NULL, 0));
+    show_taken("at 64M again", 8 * APP_MIB);
 }
 
 /* ---- scopes ---------------------------------------------------------------------------
@@ -836,6 +888,8 @@ int main(int argc, char **argv)
         in_scopes();
     else if (strcmp(what, "limits") == 0)
         in_limits();
+    else if (strcmp(what, "lower") == 0)
+        in_lower_limits();
     else if (strcmp(what, "child") == 0)
         in_child();
     else if (strcmp(what, "streams") == 0)

@@ -58,6 +58,22 @@ for way in $(ways_of api); do
   add_case "api limits $way" api_limits_case "$way"
 done
 
+# A limit that is lowered holds for the pool's idle memory. Alone sees blocks of the cache handed out beyond the limit:
+# of memory that was idle when the limit was lowered, or that was freed later.
+api_lower_case() {
+  need_file "$apps/api_$1"
+  preloaded shim CUDASIM_MEMORY=160M GPUSHIM_MEM_LIMIT=64M GPUSHIM_REPORT_ON=off -- "$apps/api_$1" lower
+  expect_status shim 0
+  expect_equal 'what fits' 'at 64M: 8 fit, then 56 MiB reserved
+idle memory beyond 20M: 2 fit, then 0 MiB reserved
+one of 8 freed since: 0 fit, then 56 MiB reserved
+all freed since: 2 fit, then 0 MiB reserved
+at 64M again: 8 fit, then 56 MiB reserved' "$(<shim.out)"
+}
+for way in $(ways_of api); do
+  add_case "api lower limits $way" api_lower_case "$way"
+done
+
 # Without the library, and with it switched off, the program goes on and all are zero.
 api_inactive_case() {
   need_file "$apps/api_$1"

@@ -536,6 +536,19 @@ control_trim_case() {
 }
 add_case "control trim" control_trim_case
 
+# A lower limit takes the idle memory beyond it, by the trim thread. Alone sees a limit that leaves the 40 MiB idle.
+control_lower_case() {
+  control_start keeps GPUSHIM_MEM_LIMIT=128M GPUSHIM_POOL_TRIM=60m -- "$apps/asked_linked" "$PWD/over" idle
+  ask before stats "$pid"
+  ask lower set "$pid" mem-limit=8M
+  ask after stats "$pid"
+  control_end
+  expect_text before.out ' 4[0-9][.0-9]* MiB reserved$'
+  expect_equal 'the answer' "$pid: GPUSHIM_MEM_LIMIT=8M" "$(<lower.out)"
+  expect_text after.out ' [2-8]([.][0-9]+)? MiB reserved$'
+}
+add_case "control lower limit" control_lower_case
+
 # Every process at once, by number and by --all.
 control_many_case() {
   local i count
