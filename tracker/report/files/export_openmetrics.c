@@ -311,21 +311,31 @@ static void put_scope_total(struct metrics *metrics, const struct total *total,
     }
 }
 
+/* Scopes with samples, those with the highest peaks: each has up to six a device, and
+ * names may be without end. */
+#define SCOPES_MOST ((size_t)1000)
+
 static void put_scopes(struct metrics *metrics)
 {
     const struct gs_report_scopes *scopes = &metrics->export->data->scopes;
+    const size_t count = scopes->count < SCOPES_MOST ? scopes->count : SCOPES_MOST;
 
     for (size_t i = 0; i < GS_ARRAY_LEN(scope_totals); i++) {
         metrics->begun = false;
-        for (size_t k = 0; k < scopes->count; k++) {
+        for (size_t k = 0; k < count; k++) {
             put_scope_total(metrics, &scope_totals[i], &scopes->items[k]);
         }
     }
     metrics->begun = false;
-    for (size_t k = 0; k < scopes->count; k++) {
+    for (size_t k = 0; k < count; k++) {
         put_sample(metrics, GS_METRIC_scope_begun);
         put_label(metrics, "scope", scopes->items[k].path);
         put_value(metrics, scopes->items[k].totals.begun);
+    }
+    metrics->begun = false;
+    if (scopes->count != 0) {
+        put_sample(metrics, GS_METRIC_scopes_left_out);
+        put_value(metrics, scopes->count - count);
     }
 }
 
