@@ -172,6 +172,8 @@ struct gpushim_scope_totals {
     uint64_t peak_bytes;             /* the most ever live at once */
     uint64_t lost_count, lost_bytes; /* live when their context ended: neither live now,
                                         nor freed */
+    uint64_t missed; /* not 0: so many allocations are in no other member, since the table
+                        of call stacks was full (GPUSHIM_STACK=table) */
 };
 
 /* A stretch of time: gpushim_stretch_begin. */
@@ -738,7 +740,8 @@ static inline gpushim_result gpushim_scope_end(void)
 
 /*
  * What was allocated in a scope so far, by all threads: also what is freed outside of it,
- * and by other threads. Memory that a free failed to free counts as live.
+ * and by other threads. Memory that a free failed to free counts as live. A scope that
+ * ends before the first CUDA call is not counted.
  * In:     path    from the outermost scope on: "step/forward"
  *         device  as in gpushim_get_statistics; GPUSHIM_ALL_DEVICES: all memory, and
  *                 the most of it that was live at once

@@ -55,10 +55,12 @@ void gs_record_scope_begun(void)
 /* The stack of an allocation for its record: with the scope of the thread, if any. */
 static uint32_t in_scope(struct gs_state *state, uint32_t stack)
 {
-    if (!state->stacks || (!gs_stack_left_out(stack) && !gs_scopes_have(stack))) {
+    uint32_t scope =
+        state->stacks ? gs_scopes_number(state->stacks, count_begun, state->tracker) : 0;
+    if (scope && !gs_stack_left_out(stack) && !gs_scopes_have(stack)) {
+        gs_tracker_scope_missed(state->tracker, scope); /* no room for its stack */
         return stack;
     }
-    uint32_t scope = gs_scopes_number(state->stacks, count_begun, state->tracker);
     return scope ? gs_tracker_scope_stack(state->tracker, stack, scope) : stack;
 }
 

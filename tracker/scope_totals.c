@@ -123,6 +123,17 @@ void gs_tracker_scope_begun(struct gs_tracker *tracker, uint32_t scope, uint32_t
     }
 }
 
+void gs_tracker_scope_missed(struct gs_tracker *tracker, uint32_t scope)
+{
+    struct gs_scope_table *table = table_of(tracker);
+    struct gs_scope *at;
+
+    for (uint32_t number = scope; table && (at = scope_at(table, number));
+         number = __atomic_load_n(&at->around, __ATOMIC_RELAXED)) {
+        __atomic_fetch_add(&at->missed, 1, __ATOMIC_RELAXED);
+    }
+}
+
 /* Stores the scope of a stack. Returns the stack for the record. */
 static GS_NOINLINE uint32_t add_stack(struct gs_scope_table *table, uint32_t stack,
                                       uint32_t scope)
@@ -283,6 +294,7 @@ void gs_scopes_put(struct gs_tracker *tracker, uint32_t scope,
 
     if (at) {
         at->begun = from->begun;
+        at->missed = from->missed;
         at->live = from->live;
     }
 }
@@ -363,6 +375,7 @@ bool gs_tracker_scope_totals(struct gs_tracker *tracker, uint32_t scope, int dev
     read_scope(table, at, device, out);
     gs_tracker_lock_give(&at->lock, GS_RANK_LOST);
     out->begun = __atomic_load_n(&at->begun, __ATOMIC_RELAXED);
+    out->missed = __atomic_load_n(&at->missed, __ATOMIC_RELAXED);
     return true;
 }
 
@@ -396,6 +409,7 @@ void gs_scopes_restart(struct gs_tracker *tracker)
         }
         scope->live = (struct gs_scope_live){0};
         scope->begun = scope->begun != 0; /* it exists, and may be open */
+        scope->missed = 0;
         for (struct gs_scope_row *row = row_at(table, scope->first_row); row;
              row = row_at(table, row->next)) {
             *row = (struct gs_scope_row){.row = row->row, .next = row->next};

@@ -48,6 +48,7 @@ struct gs_scope {
     uint32_t around;             /* atomic; 0: none */
     uint32_t first_row;
     uint64_t begun;            /* atomic; 0: there is no such scope */
+    uint64_t missed;           /* atomic: gs_tracker_scope_missed */
     struct gs_scope_live live; /* of all rows but the views */
 };
 

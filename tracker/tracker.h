@@ -350,9 +350,13 @@ void gs_tracker_scope_begun(struct gs_tracker *tracker, uint32_t scope, uint32_t
 uint32_t gs_tracker_scope_stack(struct gs_tracker *tracker, uint32_t stack,
                                 uint32_t scope);
 
+/* Counts an allocation in the scope that no other count includes, since it has no stack
+ * to tell its scope by. */
+void gs_tracker_scope_missed(struct gs_tracker *tracker, uint32_t scope);
+
 /* The memory of a scope, the scopes within it included. */
 struct gs_scope_totals {
-    uint64_t begun;
+    uint64_t begun, missed;                          /* of all devices */
     uint64_t allocs, frees, alloc_bytes, free_bytes; /* in all */
     uint64_t live_count, live_bytes, peak_bytes;
     uint64_t lost_count, lost_bytes; /* with their context: neither live nor freed */

@@ -187,6 +187,7 @@ static gpushim_result fill_scope(struct gs_state *state, const char *path, int d
     out->peak_bytes = totals.peak_bytes;
     out->lost_count = totals.lost_count;
     out->lost_bytes = totals.lost_bytes;
+    out->missed = totals.missed;
     return GPUSHIM_OK;
 }
 

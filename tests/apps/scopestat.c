@@ -6,6 +6,7 @@
  * account scopestat_WAY wrong      scopes that end in another thread, too often, or
  * never; wrong names; a fork within a scope scopestat_WAY reset      memory in a scope
  * whose device is reset
+ *   scopestat_WAY many N     N scopes of a name each, then two that say what they lack
  *
  * A figure that is wrong ends it with 1. Without the library there are none.
  */
@@ -291,12 +292,49 @@ static void reset(void)
 }
 #endif
 
+/* ---- names without end ----------------------------------------------------------- */
+
+static void show_missed(const char *path)
+{
+    struct gpushim_scope_totals at;
+
+    APP_OK(gpushim_scope_statistics(path, GPUSHIM_ALL_DEVICES, &at));
+    printf("%s: %d allocs of %d B, %d missed\n", path, (int)at.allocs,
+           (int)at.alloc_bytes, (int)at.missed);
+}
+
+static void many(unsigned count)
+{
+    gpu_ptr block;
+
+    app_gpu_start();
+    for (unsigned i = 0; i < count; i++) {
+        char name[32];
+
+        snprintf(name, sizeof(name), "request-%u", i);
+        gpushim_scope_begin(name);
+        APP_OK(gpu_malloc(&block, i == count - 1 ? 200 : 100));
+        APP_OK(gpu_free(block));
+        gpushim_scope_end();
+    }
+    gpushim_scope_begin("last");
+    gpushim_scope_begin("within");
+    APP_OK(gpu_malloc(&block, 3000));
+    gpushim_scope_end();
+    gpushim_scope_end(); /* a leak: only then has the report a table */
+    show_missed("request-0");
+    show_missed("last");
+    show_missed("last/within");
+}
+
 int main(int argc, char **argv)
 {
     const char *mode = argc > 1 ? argv[1] : "";
 
     if (strcmp(mode, "random") == 0 && argc > 2)
         at_random((unsigned)strtoul(argv[2], NULL, 10));
+    else if (strcmp(mode, "many") == 0 && argc > 2)
+        many((unsigned)strtoul(argv[2], NULL, 10));
     else if (strcmp(mode, "wrong") == 0)
         wrong();
 #if APP_RUNTIME

@@ -290,6 +290,26 @@ Test(scope_totals, count_begins)
     cr_expect_not(gs_tracker_scope_totals(tracker, UINT32_MAX, GS_SCOPE_ALL, &found));
 }
 
+/* Would see: an allocation without a count that a scope around does not say it lacks. */
+Test(scope_totals, say_what_they_miss)
+{
+    struct gs_scope_totals found;
+
+    begin_all();
+    gs_tracker_scope_missed(tracker, 4); /* in 3, in 1 */
+    gs_tracker_scope_missed(tracker, 3);
+    gs_tracker_scope_missed(tracker, UINT32_MAX);
+    static const uint64_t missed[SCOPES] = {0, 2, 0, 2, 1, 0};
+    for (uint32_t scope = 1; scope < SCOPES; scope++) {
+        cr_assert(gs_tracker_scope_totals(tracker, scope, 0, &found));
+        cr_expect_eq(found.missed, missed[scope], "scope %u", scope);
+        cr_expect_eq(found.allocs, 0);
+    }
+    gs_tracker_restart(tracker, 0);
+    cr_assert(gs_tracker_scope_totals(tracker, 4, 0, &found));
+    cr_expect_eq(found.missed, 0);
+}
+
 /* ---- threads --------------------------------------------------------------------- */
 
 enum { THREADS = 4, ROUNDS = 20000 };

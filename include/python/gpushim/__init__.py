@@ -82,7 +82,7 @@ class _Released(ctypes.Structure):  # struct gpushim_released
 class _ScopeTotals(ctypes.Structure):  # struct gpushim_scope_totals
     _fields_ = [("size", ctypes.c_size_t)] + [(name, ctypes.c_uint64) for name in (
         "begun", "allocs", "alloc_bytes", "frees", "free_bytes", "live_count", "live_bytes", "peak_bytes",
-        "lost_count", "lost_bytes")]
+        "lost_count", "lost_bytes", "missed")]
 
 
 _PressureCall = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_int)  # gpushim_pressure_call
@@ -468,7 +468,8 @@ def scope(name: str) -> Iterator[None]:
 
 @dataclasses.dataclass(frozen=True)
 class ScopeTotals:
-    """The memory of a scope, the scopes within it included (struct gpushim_scope_totals)."""
+    """The memory of a scope, the scopes within it included (struct gpushim_scope_totals). If `missed` is not 0, so
+    many allocations are in no other member: the table of call stacks was full (GPUSHIM_STACK=table)."""
     begun: int = 0
     allocs: int = 0
     alloc_bytes: int = 0
@@ -479,6 +480,7 @@ class ScopeTotals:
     peak_bytes: int = 0
     lost_count: int = 0
     lost_bytes: int = 0
+    missed: int = 0
 
 
 def scope_statistics(path, device=ALL_DEVICES):

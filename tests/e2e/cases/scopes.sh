@@ -133,3 +133,36 @@ scopes_page_case() {
   expect_text said '^scope: step/forward.*4.88 KiB.*6.84 KiB.*20.5 KiB'
 }
 add_case "scopes on the page" scopes_page_case
+
+# A full table of call stacks, and names without end. Would see: figures that lack allocations and do not say so, and
+# metrics that grow with the names.
+scopes_many_case() {
+  need python3
+  need_file "$apps/scopestat_$1"
+  preloaded shim GPUSHIM_STACK=table:1M GPUSHIM_OUTPUT=json,openmetrics GPUSHIM_OUTPUT_FILE="$PWD/out" \
+    GPUSHIM_STATE_FILE="$PWD/state" -- "$apps/scopestat_$1" many 20000
+  expect_status shim 0
+  expect_equal 'the figures' 'request-0: 1 allocs of 100 B, 0 missed
+last: 0 allocs of 0 B, 1 missed
+last/within: 0 allocs of 0 B, 1 missed' "$(<shim.out)"
+  run_in report -- "$build/gpushim" report "$PWD/state"
+  for file in shim.err report.out; do
+    expect_count "$file" '^==[0-9]+==   incomplete: without [1-9][0-9,]+ allocations for which the table of call stacks had no room [(]GPUSHIM_STACK=table[)]$' 1
+  done
+  python3 -S - out.json out.openmetrics <<'PY' || fail 'the files differ'
+import json, re, sys
+scopes = {one["path"]: one for one in json.load(open(sys.argv[1]))["scopes"]}
+assert len(scopes) == 20002, len(scopes)
+assert all(one["allocs"] + one.get("missed", 0) == 1 for one in scopes.values())
+assert scopes["last/within"]["missed"] == 1 and "missed" not in scopes["request-0"]
+metrics = open(sys.argv[2]).read()
+names = set(re.findall(r'scope="([^"]*)"', metrics))
+assert len(names) == 1000, len(names)
+assert re.search(r"^gpushim_scopes_left_out\{[^}]*\} 19002$", metrics, re.M)
+PY
+  python3 -S "$sources/tests/e2e/report_json.py" validate "$sources/docs/schema/report-1.json" out.json >problems ||
+    [[ $? -eq 77 ]] || { cat problems && fail 'not as the schema has it'; }
+}
+for way in shared linked; do
+  add_case "scopes of many names $way" scopes_many_case "$way"
+done

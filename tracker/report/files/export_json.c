@@ -400,6 +400,9 @@ static void put_scope(const struct gs_export *export, struct gs_json *json,
     gs_json_member_text(json, "path", scope->path);
     gs_json_member(json, "begun", scope->totals.begun);
     put_scope_totals(json, &scope->totals);
+    if (scope->totals.missed != 0) {
+        gs_json_member(json, "missed", scope->totals.missed);
+    }
     gs_json_member_open(json, "memory", '[');
     for (unsigned row = 0; row < GS_ROWS; row++) {
         struct gs_scope_totals of_row;
