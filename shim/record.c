@@ -151,10 +151,13 @@ uint32_t gs_record_part_stack(struct gs_state *state)
 
 /* ---- allocations ---------------------------------------------------------------- */
 
+#define SET(kind) (1u << GS_MEMORY_##kind)
+/* Kinds that both host and device may read and write, besides pinned memory. */
+#define SHARED                                                                           \
+    (SET(MANAGED) | SET(REGISTERED) | SET(PHYSICAL_HOST) | SET(IMPORTED) | SET(MAPPED))
 /* Kinds that are traced (docs/traces.md), and in the sums by call site (docs/outputs.md,
  * "pprof"). */
-#define SET(kind) (1u << GS_MEMORY_##kind)
-#define TRACED    (SET(DEVICE) | SET(ASYNC) | SET(MANAGED) | SET(PINNED))
+#define TRACED (SET(DEVICE) | SET(ASYNC) | SET(MANAGED) | SET(PINNED))
 
 static void trace_made(const struct gs_call *call, uint64_t addr, size_t bytes,
                        uint32_t stack)
@@ -261,6 +264,9 @@ static __attribute__((noinline)) uint32_t made_watched(struct gs_state *state,
 {
     bool traced = (TRACED >> call->kind & 1u) != 0;
     bool records = state->tracker && gs_tracker_records(state->tracker);
+    if (pinned && (SHARED >> call->kind & 1u) != 0) {
+        gs_pinned_uses_give_up(pinned);
+    }
     uint32_t stack = records ? choose_stack(state, call->kind, bytes) : 0;
     if (gs_tracing() && traced) {
         trace_made(call, key, bytes, stack);

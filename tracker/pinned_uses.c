@@ -10,6 +10,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include "gs_locks.h"
 #include "tracker/sampling.h"
@@ -20,14 +22,17 @@ struct live {
     bool used;
 };
 
+#define READ_BYTES (64 * GS_KIB)
+
 struct gs_pinned_uses {
     struct gs_mutex lock;
     bool given_up;
-    uint32_t unused; /* live and not used; atomic, written under the lock */
-    uint32_t live_count, site_count;
+    uint32_t live_count; /* atomic, written under the lock; 0 once given up */
+    uint32_t site_count;
     uint64_t bytes;
     struct live live[GS_PINNED_LIVE];
     struct gs_pinned_site sites[GS_PINNED_SITES];
+    unsigned char read[sizeof(uint64_t) + READ_BYTES]; /* the first: of the part before */
 };
 
 struct gs_pinned_uses *gs_pinned_uses_create(void)
@@ -40,15 +45,15 @@ struct gs_pinned_uses *gs_pinned_uses_create(void)
     return uses;
 }
 
-static void set_unused(struct gs_pinned_uses *uses, uint32_t count)
+static void set_live(struct gs_pinned_uses *uses, uint32_t count)
 {
-    __atomic_store_n(&uses->unused, count, __ATOMIC_RELAXED);
+    __atomic_store_n(&uses->live_count, count, __ATOMIC_RELAXED);
 }
 
 static void give_up(struct gs_pinned_uses *uses)
 {
     uses->given_up = true;
-    set_unused(uses, 0);
+    set_live(uses, 0);
 }
 
 /* Returns the number of live allocations that begin at the address or before it. */
@@ -86,8 +91,7 @@ static uint32_t find_site(struct gs_pinned_uses *uses,
 
 static void take_out(struct gs_pinned_uses *uses, uint32_t at)
 {
-    set_unused(uses, uses->unused - !uses->live[at].used);
-    uses->live_count--;
+    set_live(uses, uses->live_count - 1);
     memmove(&uses->live[at], &uses->live[at + 1],
             (uses->live_count - at) * sizeof(uses->live[0]));
 }
@@ -124,11 +128,10 @@ static void add(struct gs_pinned_uses *uses, const struct gs_allocation *allocat
             (uses->live_count - at) * sizeof(uses->live[0]));
     uses->live[at] =
         (struct live){.addr = allocation->addr, .bytes = allocation->bytes, .site = site};
-    uses->live_count++;
+    set_live(uses, uses->live_count + 1);
     uses->bytes += allocation->bytes;
     uses->sites[site].count++;
     uses->sites[site].bytes += allocation->bytes;
-    set_unused(uses, uses->unused + 1);
 }
 
 void gs_pinned_uses_add(struct gs_pinned_uses *uses,
@@ -153,55 +156,90 @@ void gs_pinned_uses_end(struct gs_pinned_uses *uses, uint64_t addr)
 
 bool gs_pinned_uses_wanted(struct gs_pinned_uses *uses)
 {
-    return __atomic_load_n(&uses->unused, __ATOMIC_RELAXED) != 0;
+    return __atomic_load_n(&uses->live_count, __ATOMIC_RELAXED) != 0;
 }
 
-static void mark_live(struct gs_pinned_uses *uses, struct live *live)
-{
-    if (!live->used) {
-        live->used = true;
-        uses->sites[live->site].used_count++;
-        set_unused(uses, uses->unused - 1);
-    }
-}
-
-static void mark(struct gs_pinned_uses *uses, uint64_t addr)
+/* Returns the live allocation around the address, or NULL. */
+static struct live *find(struct gs_pinned_uses *uses, uint64_t addr)
 {
     uint32_t at = count_until(uses, addr);
 
-    if (at != 0 && addr - uses->live[at - 1].addr < uses->live[at - 1].bytes) {
-        mark_live(uses, &uses->live[at - 1]);
-    }
+    return at != 0 && addr - uses->live[at - 1].addr < uses->live[at - 1].bytes
+               ? &uses->live[at - 1]
+               : NULL;
 }
 
 void gs_pinned_uses_mark(struct gs_pinned_uses *uses, uint64_t addr)
 {
-    gs_pinned_uses_mark_words(uses, &addr, sizeof(addr));
-}
-
-void gs_pinned_uses_mark_words(struct gs_pinned_uses *uses, const void *words,
-                               size_t bytes)
-{
-    uint64_t word;
-
     if (!gs_pinned_uses_wanted(uses)) {
         return;
     }
     gs_mutex_lock(&uses->lock);
-    for (size_t at = 0; at + sizeof(word) <= bytes && !uses->given_up;
-         at += sizeof(word)) {
-        memcpy(&word, (const char *)words + at, sizeof(word));
-        mark(uses, word);
+    struct live *live = find(uses, addr);
+    if (live && !live->used) {
+        live->used = true;
+        uses->sites[live->site].used_count++;
     }
     gs_mutex_unlock(&uses->lock);
 }
 
-void gs_pinned_uses_mark_all(struct gs_pinned_uses *uses)
+/* Gives up if one of the words, which begin at any byte, is the address of live memory.
+ * Most words are outside the range of all of it. */
+static void search(struct gs_pinned_uses *uses, const unsigned char *data, size_t bytes)
 {
-    gs_mutex_lock(&uses->lock);
-    for (uint32_t i = 0; i < uses->live_count && !uses->given_up; i++) {
-        mark_live(uses, &uses->live[i]);
+    uint64_t word, first, span;
+
+    if (uses->live_count == 0) {
+        return;
     }
+    const struct live *last = &uses->live[uses->live_count - 1];
+    first = uses->live[0].addr;
+    span = last->addr + last->bytes - first;
+    for (size_t at = 0; at + sizeof(word) <= bytes; at++) {
+        memcpy(&word, data + at, sizeof(word));
+        if (GS_UNLIKELY(word - first < span) && find(uses, word)) {
+            give_up(uses);
+            return;
+        }
+    }
+}
+
+void gs_pinned_uses_search(struct gs_pinned_uses *uses, const void *words, size_t bytes)
+{
+    if (!gs_pinned_uses_wanted(uses)) {
+        return;
+    }
+    gs_mutex_lock(&uses->lock);
+    search(uses, words, bytes);
+    gs_mutex_unlock(&uses->lock);
+}
+
+/* A word may be in two parts. */
+static void read_all(struct gs_pinned_uses *uses, uint64_t addr, size_t bytes)
+{
+    const size_t kept = sizeof(uint64_t);
+
+    memset(uses->read, 0, kept);
+    for (size_t at = 0, length; at < bytes && uses->live_count != 0; at += length) {
+        length = bytes - at < READ_BYTES ? bytes - at : READ_BYTES;
+        struct iovec here = {uses->read + kept, length};
+        struct iovec there = {(void *)(uintptr_t)(addr + at), length};
+        if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) != (ssize_t)length) {
+            give_up(uses);
+            return;
+        }
+        search(uses, uses->read, kept + length);
+        memmove(uses->read, uses->read + length, kept);
+    }
+}
+
+void gs_pinned_uses_read(struct gs_pinned_uses *uses, uint64_t addr, size_t bytes)
+{
+    if (!gs_pinned_uses_wanted(uses)) {
+        return;
+    }
+    gs_mutex_lock(&uses->lock);
+    read_all(uses, addr, bytes);
     gs_mutex_unlock(&uses->lock);
 }
 

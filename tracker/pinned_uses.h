@@ -3,7 +3,8 @@
  * uses.
  *
  * The caller reports the memory, and what copies and kernels name. A use of any byte is a
- * use of the allocation, and a used allocation clears its call site.
+ * use of the allocation, and a used allocation clears its call site. As soon as a kernel
+ * may reach memory that no call names, nothing is known any more.
  *
  * Locks: any thread may call any function; locking is internal.
  */
@@ -37,16 +38,16 @@ void gs_pinned_uses_add(struct gs_pinned_uses *uses,
 /* The memory at this address is freed; ignored if it is none. */
 void gs_pinned_uses_end(struct gs_pinned_uses *uses, uint64_t addr);
 
-/* Returns true if live memory was not used so far: else uses need not be reported. */
+/* Returns true if there is live memory: else uses need not be reported. */
 bool gs_pinned_uses_wanted(struct gs_pinned_uses *uses);
-/* Something on the device uses memory that begins here. */
+/* A copy or a set uses memory that begins here. */
 void gs_pinned_uses_mark(struct gs_pinned_uses *uses, uint64_t addr);
-/* The same for each aligned word of a structure that is an address of such memory. */
-void gs_pinned_uses_mark_words(struct gs_pinned_uses *uses, const void *words,
-                               size_t bytes);
-/* Any memory may be used: all that is live is taken for used. */
-void gs_pinned_uses_mark_all(struct gs_pinned_uses *uses);
-/* From now on uses are not seen: there are no unused call sites. */
+/* The device receives these bytes. If the address of live memory is among them, kernels
+ * may find there the address of any other: then gives up. */
+void gs_pinned_uses_search(struct gs_pinned_uses *uses, const void *words, size_t bytes);
+/* The same for memory of the program, which may not be readable: then gives up, too. */
+void gs_pinned_uses_read(struct gs_pinned_uses *uses, uint64_t addr, size_t bytes);
+/* Uses may go unseen: there are no unused call sites, ever. */
 void gs_pinned_uses_give_up(struct gs_pinned_uses *uses);
 
 /* The call sites without a use, of GS_PINNED_BYTES at least, the largest first; and the

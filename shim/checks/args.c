@@ -123,7 +123,7 @@ void gs_args_copy(struct gs_copy_call *call, struct gs_copy_end dst,
 {
     check_copy(call, dst, src, bytes);
     if (is_on(GS_ARGS_RECORDED)) {
-        if (dst.side != GS_SIDE_HOST) {
+        if (dst.side != GS_SIDE_HOST && src.side != GS_SIDE_DEVICE) {
             gs_pinned_sent(src.addr, bytes);
         }
         gs_transfer_begin(call, dst, src, bytes);
@@ -138,6 +138,9 @@ void gs_args_write(struct gs_copy_call *call, uint64_t dst, size_t bytes)
 
 void gs_args_read(struct gs_copy_call *call, uint64_t src, size_t bytes)
 {
+    if (is_on(GS_ARGS_RECORDED)) {
+        gs_pinned_unknown(); /* a wait for the host, or an array, may hide addresses */
+    }
     check_span(call, &(struct gs_use){.call = call->function, .span = {src, bytes}});
 }
 
@@ -147,6 +150,9 @@ void gs_args_copy_batch(struct gs_copy_call *call, const CUdeviceptr *dsts,
     for (size_t i = 0; dsts && srcs && sizes && i < count; i++) {
         check_copy(call, GS_ARGS_END(UNKNOWN, dsts[i]), GS_ARGS_END(UNKNOWN, srcs[i]),
                    sizes[i]);
+        if (is_on(GS_ARGS_RECORDED)) {
+            gs_pinned_sent(srcs[i], sizes[i]);
+        }
     }
 }
 
@@ -218,6 +224,11 @@ static void copy_box(struct gs_copy_call *call, const struct gs_box *to, CUmemor
     check_box(call, from, false, from_end.side);
     check_box(call, to, true, to_end.side);
     if (is_on(GS_ARGS_RECORDED)) {
+        struct gs_span span;
+        if (to_end.side != GS_SIDE_HOST && from_end.side != GS_SIDE_DEVICE &&
+            gs_span_of_box(from, &span)) {
+            gs_pinned_sent(span.addr, span.bytes);
+        }
         gs_transfer_begin(call, to_end, from_end,
                           gs_args_times(gs_args_times(to->width, to->rows), to->layers));
     }
@@ -293,6 +304,7 @@ static_assert(sizeof(struct box_pair) == 112, "as the driver has it");
 static void check_end(struct gs_copy_call *call, const struct box_end *end,
                       const struct box_pair *pair, bool writes)
 {
+    struct gs_span span;
     const struct gs_box box = {
         .base = end->pointer,
         .width = pair->width,
@@ -301,6 +313,9 @@ static void check_end(struct gs_copy_call *call, const struct box_end *end,
         .pitch = end->row_elements ? end->row_elements : pair->width,
         .height = end->layer_rows ? end->layer_rows : pair->height};
     check_box(call, &box, writes, GS_SIDE_UNKNOWN);
+    if (!writes && is_on(GS_ARGS_RECORDED) && gs_span_of_box(&box, &span)) {
+        gs_pinned_sent(span.addr, span.bytes);
+    }
 }
 
 void gs_args_boxes(struct gs_copy_call *call, const CUDA_MEMCPY3D_BATCH_OP *list,

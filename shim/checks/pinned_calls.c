@@ -6,18 +6,12 @@
 #include "shim/checks/pinned_calls.h"
 
 #include <string.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #include "shim/order/captures.h"
 #include "shim/record.h"
 #include "tracker/pinned_uses.h"
 
-/* Structures with addresses are no larger, if a program copies them by themselves. */
-#define SENT_BYTES (64 * GS_KIB)
-#define PART_BYTES 512u
-
-/* The table, if a use may clear a call site; else NULL. */
+/* The table, if there is memory in it; else NULL. */
 static struct gs_pinned_uses *wanted(void)
 {
     struct gs_pinned_uses *uses = gs_record_pinned();
@@ -32,24 +26,28 @@ void gs_pinned_used(uint64_t addr)
     }
 }
 
+/* Returns true for the pool's device memory, which the host has not written. */
+static bool is_on_device(uint64_t addr)
+{
+    struct gs_state *state = gs_enter();
+    bool owned = false;
+    if (state) {
+        owned = state->pool && gs_pool_owns(state->pool, addr);
+        gs_leave();
+    }
+    return owned;
+}
+
 void gs_pinned_sent(uint64_t addr, size_t bytes)
 {
     struct gs_pinned_uses *uses = wanted();
-    uint64_t words[PART_BYTES / sizeof(uint64_t)];
-    for (size_t at = 0; uses && bytes <= SENT_BYTES && at < bytes; at += sizeof(words)) {
-        size_t length = bytes - at < sizeof(words) ? bytes - at : sizeof(words);
-        struct iovec here = {words, length};
-        struct iovec there = {(void *)(uintptr_t)(addr + at), length};
-        if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) != (ssize_t)length) {
-            gs_pinned_uses_mark_all(uses);
-            return;
-        }
-        gs_pinned_uses_mark_words(uses, words, length);
+    if (uses && !is_on_device(addr)) {
+        gs_pinned_uses_read(uses, addr, bytes);
     }
 }
 
-/* Marks the words of a buffer of parameters. Returns false if its size is not known. */
-static bool mark_buffer(struct gs_pinned_uses *uses, void **extra)
+/* Searches a buffer of parameters. Returns false if its size is not known. */
+static bool search_buffer(struct gs_pinned_uses *uses, void **extra)
 {
     const void *buffer = NULL;
     size_t bytes = 0;
@@ -63,13 +61,13 @@ static bool mark_buffer(struct gs_pinned_uses *uses, void **extra)
         }
     }
     if (buffer) {
-        gs_pinned_uses_mark_words(uses, buffer, bytes);
+        gs_pinned_uses_search(uses, buffer, bytes);
     }
     return buffer != NULL;
 }
 
-/* Marks the words of each parameter. Returns false if their sizes are not known. */
-static bool mark_params(struct gs_pinned_uses *uses, CUfunction function, void **params)
+/* Searches each parameter. Returns false if their sizes are not known. */
+static bool search_params(struct gs_pinned_uses *uses, CUfunction function, void **params)
 {
     const struct gs_real *real = gs_real();
     CUresult result = CUDA_SUCCESS;
@@ -82,9 +80,25 @@ static bool mark_params(struct gs_pinned_uses *uses, CUfunction function, void *
         if (!params[i]) {
             return false;
         }
-        gs_pinned_uses_mark_words(uses, params[i], bytes);
+        gs_pinned_uses_search(uses, params[i], bytes);
     }
     return false;
+}
+
+/* Returns true if kernels read all memory of the program, with what addresses it has. */
+static bool reads_pageable(void)
+{
+    struct gs_state *state = gs_enter();
+    int reads = 0;
+    if (state) {
+        const struct gs_context *context = gs_context_current_known(state);
+        if (context) {
+            (void)gs_real()->cuDeviceGetAttribute(
+                &reads, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, context->device);
+        }
+        gs_leave();
+    }
+    return reads != 0;
 }
 
 void gs_pinned_kernel(CUfunction function, void **params, void **extra)
@@ -93,9 +107,11 @@ void gs_pinned_kernel(CUfunction function, void **params, void **extra)
     if (!uses || (!params && !extra)) {
         return;
     }
-    if (extra ? !mark_buffer(uses, extra)
-              : gs_captures_active() || !mark_params(uses, function, params)) {
-        gs_pinned_uses_mark_all(uses);
+    const bool seen =
+        extra ? search_buffer(uses, extra)
+              : !gs_captures_active() && search_params(uses, function, params);
+    if (!seen || reads_pageable()) {
+        gs_pinned_uses_give_up(uses);
     }
 }
 

@@ -79,6 +79,9 @@ GS_EXPORT CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
 
 GS_EXPORT CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 {
+    if (GS_UNLIKELY(Flags & CU_MEMHOSTALLOC_DEVICEMAP)) {
+        gs_pinned_unknown();
+    }
     return allocate(GS_API_cuMemHostAlloc, Flags & GS_HOST_FLAGS, pp, bytesize, Flags);
 }
 
@@ -177,7 +180,7 @@ GS_EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p,
     CUresult result = gs_real()->cuMemHostGetDevicePointer_v2(pdptr, p, Flags);
     if (result == CUDA_SUCCESS) {
         *pdptr += offset;
-        gs_pinned_used((uint64_t)(uintptr_t)p + offset);
+        gs_pinned_unknown();
     }
     return result;
 }

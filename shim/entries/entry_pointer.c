@@ -11,6 +11,7 @@
  */
 #include "shim/async/async_heaps.h"
 #include "shim/async/async_policy.h"
+#include "shim/checks/pinned_calls.h"
 #include "shim/heaps/buffer_id.h"
 #include "shim/heaps/moving_pages.h"
 #include "shim/host/host_pools.h"
@@ -93,6 +94,7 @@ GS_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize,
  * memory can be exported, or mapped by a network card. */
 static inline void check_attribute(CUpointer_attribute attribute)
 {
+    gs_pinned_unknown();
     if (GS_UNLIKELY(attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)) {
         gs_single_order_share("cuPointerGetAttribute");
     }

@@ -332,6 +332,89 @@ APP_FRAME static void pin_for_a_table(void)
     use_pinned(PINNED, send_the_address);
 }
 
+/* So would it here: in the middle of more than structures have, and not aligned. */
+static void send_a_large_table(unsigned char *pinned)
+{
+    static unsigned char table[TRIP];
+    void *data = pinned + 100;
+
+    memcpy(table + TRIP / 2 + 4, &data, sizeof(data));
+    APP_OK(gpu_put(device, table, sizeof(table)));
+}
+
+APP_FRAME static void pin_for_a_large_table(void)
+{
+    use_pinned(PINNED, send_a_large_table);
+}
+
+/* Or through memory that the host has written itself. */
+static void write_to_managed(unsigned char *pinned)
+{
+    gpu_ptr managed;
+    void *data = pinned + 100;
+
+    APP_OK(gpu_malloc_managed(&managed, 4096));
+    APP_OK(gpu_sync());
+    memcpy(gpu_on_host(managed), &data, sizeof(data));
+    APP_OK(gpu_free(managed));
+}
+
+APP_FRAME static void pin_for_managed(void)
+{
+    use_pinned(PINNED, write_to_managed);
+}
+
+static void write_to_registered(unsigned char *pinned)
+{
+    static void *page[1024] __attribute__((aligned(8192)));
+
+    APP_OK(gpu_host_register(page, sizeof(page)));
+    page[0] = pinned + 100;
+    APP_OK(gpu_host_unregister(page));
+}
+
+APP_FRAME static void pin_for_registered(void)
+{
+    use_pinned(PINNED, write_to_registered);
+}
+
+/* The queue is copied, too: that is no reason to call the other memory unused. */
+static void write_to_a_queue(unsigned char *pinned, bool by_view)
+{
+    gpu_ptr view;
+    void **queue;
+
+    APP_OK(gpu_malloc_host((void **)&queue, 4096));
+    APP_OK(gpu_put(device, queue, 16));
+    if (by_view)
+        APP_OK(gpu_host_view(&view, queue));
+    else
+        app_fill(&kernels, gpu_from_address((uintptr_t)queue), 16, 7, stream);
+    APP_OK(gpu_stream_sync(stream));
+    queue[5] = pinned + 100;
+    APP_OK(gpu_free_host(queue));
+}
+
+static void view_a_queue(unsigned char *pinned)
+{
+    write_to_a_queue(pinned, true);
+}
+
+APP_FRAME static void pin_for_a_viewed_queue(void)
+{
+    use_pinned(PINNED, view_a_queue);
+}
+
+static void run_on_a_queue(unsigned char *pinned)
+{
+    write_to_a_queue(pinned, false);
+}
+
+APP_FRAME static void pin_for_a_queue(void)
+{
+    use_pinned(PINNED, run_on_a_queue);
+}
+
 static void set_bytes(unsigned char *pinned)
 {
     APP_OK(gpu_set(gpu_from_address((uintptr_t)pinned), 1, 64));
@@ -386,6 +469,11 @@ static const struct {
     {"captured-kernel", pin_for_a_captured_kernel},
     {"view", pin_for_a_view},
     {"table", pin_for_a_table},
+    {"large-table", pin_for_a_large_table},
+    {"managed", pin_for_managed},
+    {"registered", pin_for_registered},
+    {"viewed-queue", pin_for_a_viewed_queue},
+    {"queue", pin_for_a_queue},
     {"set", pin_for_a_set},
     {"graph", pin_beside_a_graph},
     {"few", return_seldom},

@@ -205,7 +205,8 @@ trips_page_case() {
 add_case "hints round trips, in the page" trips_page_case
 
 # ---- GPUSHIM_CHECK=transfers: pinned memory without a use -------------------------------------
-# Each alone would see: a way of using the memory that is not known, and memory that only the host uses.
+# Each alone would see: a way of using the memory that is not known, memory that only the host uses, and memory
+# whose address kernels find where no call names it.
 
 # unused_case WAY CALL
 unused_case() {
@@ -222,9 +223,11 @@ add_case "hints unused pinned memory linked" unused_case linked cuMemAllocHost
 add_case "hints unused pinned memory, by the driver" unused_case linked cuMemAllocHost GPUSHIM_POOL=off
 quiet_driver_case() {
   preloaded shim GPUSHIM_CHECK=transfers GPUSHIM_POOL=off -- "$apps/habits_linked" "$1"
+  expect_status shim 0
   expect_no_text shim.err ' Hint: '
 }
-for habit in little copied captured kernel captured-kernel view table set graph; do
+for habit in little copied captured kernel captured-kernel view table large-table managed registered viewed-queue queue \
+  set graph; do
   add_case "hints unused pinned memory, none, $habit" quiet_case GPUSHIM_CHECK=transfers "$apps/habits_linked" "$habit"
   add_case "hints unused pinned memory, none, $habit, by the driver" quiet_driver_case "$habit"
 done
