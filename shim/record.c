@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 
+#include "shim/checks/round_trips.h"
 #include "shim/link/real.h"
 #include "shim/settings/environment.h"
 #include "shim/settings/log.h"
@@ -329,6 +330,7 @@ static void end_life(struct gs_state *state, const struct gs_allocation *allocat
         gs_churn_end(churn, allocation, gs_tracker_now(state->tracker));
     }
     if (pinned && allocation->kind == GS_MEMORY_PINNED) {
+        gs_round_trips_freed(allocation->addr, allocation->bytes);
         gs_pinned_uses_end(pinned, allocation->addr);
     }
 }

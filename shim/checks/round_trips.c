@@ -17,7 +17,10 @@
 #include "gs_locks.h"
 #include "shim/settings/thread.h"
 
-#define READ_BYTES (64 * GS_KIB)
+/* Bytes that repeat after so many, all equal ones among them, are those of any cleared
+ * or filled memory. Divisible by the size of most elements. */
+#define PERIOD     480u
+#define READ_BYTES (136 * PERIOD) /* 64 KiB */
 #define LANES      4u
 /* A prime of xxHash. */
 #define FACTOR UINT64_C(0x9e3779b185ebca87)
@@ -36,6 +39,7 @@ static struct table {
     unsigned next; /* to be replaced */
     struct copy copies[GS_ROUND_TRIPS];
     uint64_t words[READ_BYTES / sizeof(uint64_t)];
+    unsigned char first[PERIOD];
 } * table; /* atomic */
 
 void gs_round_trips_start(void)
@@ -63,10 +67,25 @@ static void add_words(uint64_t sums[LANES], const uint64_t *words, size_t count)
     }
 }
 
-/* Returns false if the memory cannot be read. */
-static bool sum_of(struct table *own, const void *host, size_t bytes, uint64_t *out)
+/* Returns true if the part that was read, from `at` on, only repeats the first PERIOD
+ * bytes of all. */
+static bool repeats(struct table *own, size_t at, size_t length)
+{
+    const char *read = (const char *)own->words;
+    size_t first = length < PERIOD ? length : PERIOD;
+    if (at == 0) {
+        memcpy(own->first, read, first);
+    }
+    return memcmp(read, own->first, first) == 0 &&
+           memcmp(read, read + first, length - first) == 0;
+}
+
+/* Returns false if the memory cannot be read. *uniform: the bytes repeat */
+static bool sum_of(struct table *own, const void *host, size_t bytes, uint64_t *out,
+                   bool *uniform)
 {
     uint64_t sums[LANES] = {bytes, 1, 2, 3};
+    *uniform = true;
     for (size_t at = 0, length; at < bytes; at += length) {
         length = bytes - at < READ_BYTES ? bytes - at : READ_BYTES;
         struct iovec here = {own->words, length};
@@ -77,6 +96,7 @@ static bool sum_of(struct table *own, const void *host, size_t bytes, uint64_t *
         if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) != (ssize_t)length) {
             return false;
         }
+        *uniform = *uniform && repeats(own, at, length);
         add_words(sums, own->words, padded / sizeof(uint64_t));
     }
     *out = 0;
@@ -96,11 +116,12 @@ static struct copy *find(struct table *own, const void *host, size_t bytes)
     return NULL;
 }
 
-/* Forgets a copy whose bytes cannot be read. */
+/* Forgets a copy whose bytes cannot be read, or may be made anew as easily. */
 static void end(struct table *own, struct copy *copy)
 {
-    copy->ended = sum_of(own, copy->host, copy->bytes, &copy->sum);
-    if (!copy->ended) {
+    bool uniform;
+    copy->ended = sum_of(own, copy->host, copy->bytes, &copy->sum, &uniform);
+    if (!copy->ended || uniform) {
         *copy = (struct copy){0};
     }
 }
@@ -167,16 +188,34 @@ void gs_round_trips_forget(void)
     settle(0, false);
 }
 
+void gs_round_trips_freed(uint64_t addr, uint64_t bytes)
+{
+    struct table *own = __atomic_load_n(&table, __ATOMIC_ACQUIRE);
+    if (!own) {
+        return;
+    }
+    gs_mutex_lock(&own->lock);
+    for (size_t i = 0; i < GS_ROUND_TRIPS; i++) {
+        struct copy *copy = &own->copies[i];
+        if ((uintptr_t)copy->host - addr < bytes) {
+            *copy = (struct copy){0};
+        }
+    }
+    gs_mutex_unlock(&own->lock);
+}
+
 bool gs_round_trips_return(const void *host, size_t bytes)
 {
     struct table *own = __atomic_load_n(&table, __ATOMIC_ACQUIRE);
     uint64_t sum;
+    bool uniform;
     if (!own) {
         return false;
     }
     gs_mutex_lock(&own->lock);
     const struct copy *copy = find(own, host, bytes);
-    bool same = copy && copy->ended && sum_of(own, host, bytes, &sum) && copy->sum == sum;
+    bool same = copy && copy->ended && sum_of(own, host, bytes, &sum, &uniform) &&
+                copy->sum == sum;
     gs_mutex_unlock(&own->lock);
     return same;
 }

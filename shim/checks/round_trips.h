@@ -3,7 +3,8 @@
  *
  * The bytes of a larger copy to the host are summed when it has ended, and again when a
  * copy to the device begins at the same address with the same size: equal sums are the
- * same bytes. Of an asynchronous copy the sum is known only if its thread waits for the
+ * same bytes. Bytes that repeat, as of cleared memory, do not count: the host may have
+ * made them. Of an asynchronous copy the sum is known only if its thread waits for the
  * stream before it submits anything but copies: after another wait, as for an event, the
  * program may have changed the bytes.
  *
@@ -33,6 +34,8 @@ void gs_round_trips_waited(uintptr_t stream);
 /* The thread has submitted something else: forgets its copies that were not waited for.
  */
 void gs_round_trips_forget(void);
+/* Pinned memory is freed: new memory there has other bytes. */
+void gs_round_trips_freed(uint64_t addr, uint64_t bytes);
 /* Returns true if these bytes, on their way to the device, came from one, unchanged. */
 bool gs_round_trips_return(const void *host, size_t bytes);
 

@@ -120,11 +120,18 @@ APP_FRAME static void allocate_seldom(void)
 
 /* ---- bytes that go to the host and back -------------------------------------------- */
 
+/* Bytes that do not repeat. */
+static void change_on_the_device(int i)
+{
+    APP_OK(gpu_set(device, (unsigned char)i, TRIP));
+    APP_OK(gpu_set(device, (unsigned char)~i, TRIP / 2));
+}
+
 /* The device changes them each time, the host never. */
 APP_FRAME static void go_and_return(void)
 {
     for (int i = 0; i < TRIPS; i++) {
-        APP_OK(gpu_set(device, (unsigned char)i, TRIP));
+        change_on_the_device(i);
         APP_OK(gpu_get(host, device, TRIP));
         APP_OK(gpu_put(device, host, TRIP)); /* HINT: go_and_return */
     }
@@ -133,6 +140,8 @@ APP_FRAME static void go_and_return(void)
 
 APP_FRAME static void go_and_return_in_order(void)
 {
+    change_on_the_device(1);
+    APP_OK(gpu_sync());
     for (int i = 0; i < TRIPS; i++) {
         APP_OK(gpu_get_async(host, device, TRIP, stream));
         APP_OK(gpu_stream_sync(stream));
@@ -209,8 +218,60 @@ APP_FRAME static void send_other_bytes(void)
     }
 }
 
+/* The host clears or fills memory that the device has cleared or filled alike. */
+APP_FRAME static void make_uniform_bytes(void)
+{
+    for (int i = 0; i < TRIPS; i++) {
+        APP_OK(gpu_set(device, 0, TRIP));
+        APP_OK(gpu_get(host, device, TRIP));
+        memset(host, 1, TRIP);
+        memset(host, 0, TRIP);
+        APP_OK(gpu_put(device, host, TRIP));
+    }
+}
+
+#define POINTS (TRIP / 12 * 12)
+
+static void fill_with_points(void)
+{
+    static const float point[3] = {1, 2, 3};
+
+    for (size_t at = 0; at < POINTS; at += sizeof(point))
+        memcpy(host + at, point, sizeof(point));
+}
+
+APP_FRAME static void make_a_pattern(void)
+{
+    fill_with_points();
+    APP_OK(gpu_put(device, host, POINTS));
+    for (int i = 0; i < TRIPS; i++) {
+        APP_OK(gpu_get(host, device, POINTS));
+        fill_with_points();
+        APP_OK(gpu_put(device, host, POINTS));
+    }
+}
+
+/* New memory at the same address, with bytes that the host has computed alike. */
+APP_FRAME static void allocate_anew(void)
+{
+    for (int i = 0; i < TRIPS; i++) {
+        unsigned char *block;
+
+        change_on_the_device(i);
+        APP_OK(gpu_malloc_host((void **)&block, TRIP));
+        APP_OK(gpu_get(block, device, TRIP));
+        APP_OK(gpu_free_host(block));
+        APP_OK(gpu_malloc_host((void **)&block, TRIP));
+        memset(block, i, TRIP);
+        memset(block, ~i, TRIP / 2);
+        APP_OK(gpu_put(device, block, TRIP));
+        APP_OK(gpu_free_host(block));
+    }
+}
+
 APP_FRAME static void return_seldom(void)
 {
+    change_on_the_device(1);
     for (int i = 0; i < 9; i++) {
         APP_OK(gpu_get(host, device, TRIP));
         APP_OK(gpu_put(device, host, TRIP));
@@ -477,6 +538,9 @@ static const struct {
     {"set", pin_for_a_set},
     {"graph", pin_beside_a_graph},
     {"few", return_seldom},
+    {"uniform", make_uniform_bytes},
+    {"pattern", make_a_pattern},
+    {"anew", allocate_anew},
     {"event", change_after_an_event},
     {"other", send_other_bytes},
 };

@@ -133,12 +133,56 @@ Test(round_trips, the_oldest_is_forgotten)
     cr_expect(gs_round_trips_return(host + 1, 1000));
 }
 
+static void expect_uniform(size_t period, bool uniform)
+{
+    for (size_t i = 0; i < BYTES; i++)
+        host[i] = (unsigned char)(i % period);
+    gs_round_trips_came(host, BYTES);
+    cr_expect_eq(gs_round_trips_return(host, BYTES), !uniform, "period %zu", period);
+}
+
+/* Cleared memory, points of three floats, rows of a hundred and twenty: the host makes
+ * them again. */
+Test(round_trips, bytes_that_repeat_do_not_return)
+{
+    static const size_t periods[] = {1, 2, 3, 4, 8, 12, 16, 24, 32, 120, 160};
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(periods); i++)
+        expect_uniform(periods[i], true);
+    expect_uniform(251, false);
+}
+
+/* One other byte: at an end of what is read at once, at the ends of all. */
+Test(round_trips, one_other_byte_is_enough)
+{
+    static const size_t places[] = {0, 479, 480, 65279, 65280, 65760, BYTES - 1};
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(places); i++) {
+        memset(host, 0, BYTES);
+        host[places[i]] = 1;
+        gs_round_trips_came(host, BYTES);
+        cr_expect(gs_round_trips_return(host, BYTES), "byte %zu", places[i]);
+    }
+}
+
+Test(round_trips, freed_memory_is_forgotten)
+{
+    gs_round_trips_came(host, BYTES);
+    gs_round_trips_freed((uintptr_t)host - 8, 8);
+    gs_round_trips_freed((uintptr_t)host + 1, BYTES);
+    cr_expect(gs_round_trips_return(host, BYTES), "neighbours");
+    gs_round_trips_freed((uintptr_t)host - 8, 9);
+    cr_expect_not(gs_round_trips_return(host, BYTES));
+}
+
 Test(round_trips, memory_that_is_gone_is_no_fault)
 {
     unsigned char *gone =
         mmap(NULL, GS_MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     cr_assert_neq(gone, MAP_FAILED);
+    for (size_t i = 0; i < GS_MIB; i++)
+        gone[i] = (unsigned char)(i * 7 + i / 251);
     gs_round_trips_came(gone, GS_MIB);
     gs_round_trips_comes(gone, GS_MIB / 2, 7);
     munmap(gone + GS_MIB / 4, GS_MIB / 4);

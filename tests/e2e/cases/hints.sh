@@ -172,7 +172,8 @@ trips_case() {
   same_as_native GPUSHIM_CHECK=transfers -- "$apps/habits_$1" "$2"
   expect_count shim.err 'SLOW COPIES' 1
   expect_text shim.err "SLOW COPIES 1: 300 from host to GPU by $3, 300 MiB in all, 1.00 MiB each"
-  expect_text shim.err '  300 with bytes that a copy from the GPU had brought, unchanged, 300 MiB: keep them on the GPU, '
+  expect_text shim.err '  300 with bytes that a copy from the GPU had brought, unchanged, 300 MiB: if the GPU has room keep them '
+  expect_text shim.err ' keep them there, or copy from GPU to GPU$'
   expect_text shim.err "#0 $4 +$(habit_at "$4" | sed "s/.* //")\$"
 }
 for way in shared static linked; do
@@ -182,7 +183,7 @@ for way in shared static linked; do
   add_case "hints round trips, asynchronous $way" trips_case "$way" trips-async "${call}Async" go_and_return_in_order
 done
 add_case "hints round trips, none" quiet_case GPUSHIM_CHECK=transfers "$apps/habits_linked" \
-  changed results reused few event other
+  changed results reused few event other uniform pattern anew
 add_case "hints round trips, none without the check" quiet_case GPUSHIM_CHECK=churn "$apps/habits_linked" trips
 for app in pipeline ringkernel genesis; do
   add_case "hints round trips, none, $app" quiet_case GPUSHIM_CHECK=transfers "$apps/${app}_linked"
@@ -200,7 +201,7 @@ trips_page_case() {
   take_page run.html run.json
   show_page found
   expect_text found.out "^note: 300 copies from host to GPU by cuMemcpyHtoD at $(habit_at go_and_return), 300 MiB "
-  expect_text found.out ' in all: 300 with bytes that a copy from the GPU had brought: keep them on the GPU$'
+  expect_text found.out ' in all: 300 with bytes that a copy from the GPU had brought: if the GPU has room keep them there$'
 }
 add_case "hints round trips, in the page" trips_page_case
 

@@ -44,7 +44,7 @@ static void write_hints(const struct gs_report_writer *writer,
         gs_text_add(
             text,
             "%s  %s with bytes that a copy from the GPU had brought, unchanged, %s: "
-            "keep them on the GPU, or copy from GPU to GPU\n",
+            "if the GPU has room keep them there, or copy from GPU to GPU\n",
             writer->prefix, gs_text_count(site->returned_count, count),
             gs_text_bytes(site->returned_bytes, bytes));
     }

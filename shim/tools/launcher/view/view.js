@@ -602,7 +602,7 @@ function copyNote(site) {
     small: `${countText(site.small_count)} of at most 64 KiB: make one copy of all`,
     waited: `${countText(site.waited_count)} followed at once by a synchronize: synchronize once, after several`,
     slow: 'slow even at best: pin the memory, align its ends',
-    returned: `${countText(site.returned_count)} with bytes that a copy from the GPU had brought: keep them on the GPU`,
+    returned: `${countText(site.returned_count)} with bytes that a copy from the GPU had brought: if the GPU has room keep them there`,
   };
   return `${countText(site.count)} copies ${host ? 'from GPU to host' : 'from host to GPU'} by ${site.call}` +
     `${top ? ` at ${top.name} ${top.place}` : ''}, ${bytesText(site.bytes)} in all: ` +
