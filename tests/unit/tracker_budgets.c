@@ -169,15 +169,45 @@ Test(budgets, a_denied_call_is_found_though_it_was_freed)
     finish();
 }
 
-/* The fault: calls that others stand for count twice, as a call site without a stack. */
-Test(budgets, a_call_that_was_not_sampled_is_no_call_site)
+/* The fault: calls without a stack are let through, or calls with one count for them,
+ * too. */
+Test(budgets, calls_that_were_not_sampled_are_denied)
 {
     begin("deny:Alloc\n");
+    tracker->config.sampling.distance_bytes = 100 * GS_MIB;
     take(1, 0, GS_STACK_NOT_SAMPLED);
     take(2, 0, GS_STACK_TOO_SMALL);
-    expect_errors("ERROR 1: denied call: cuMemAlloc, GPU 0, 1 call, 2.00 MiB, denied by "
+    take(4, 0, GS_STACK_NOT_SAMPLED);
+    take(8, 0, TEST_STACK(stacks, AT_LOAD, AT_MAIN));
+    expect_errors("ERROR 1: denied call: cuMemAlloc, GPU 0, 3 calls, 7.00 MiB, denied by "
+                  "deny:Alloc (r:1)\n"
+                  "ERROR 2: denied call: cuMemAlloc, GPU 0, 1 call, 8.00 MiB, denied by "
                   "deny:Alloc (r:1)\n",
-                  1);
+                  4);
+    finish();
+}
+
+/* The fault: such calls pass for excused. */
+Test(budgets, calls_whose_callers_are_not_known_are_not_judged)
+{
+    struct gs_report_config config = test_report_config();
+
+    begin(
+        "deny:Alloc not_from=^run$\ndeny:Alloc from=^run$ device=1\ndeny:Free from=a\n");
+    take(1, 0, GS_STACK_NOT_SAMPLED);
+    take(1, 0, GS_STACK_NOT_SAMPLED);
+    take(2, 1, 0);
+    take(8, 0, TEST_STACK(stacks, AT_RUN, AT_MAIN));
+    config.suppressions = rules;
+    char *text = test_report_text(tracker, &config, NULL);
+    cr_expect(strstr(text, "\nNot judged: 3 calls without a call stack, by deny:Alloc "
+                           "not_from=^run$ (r:1)\n"
+                           "Not judged: 1 call without a call stack, by deny:Alloc "
+                           "from=^run$ device=1 (r:2)\n"),
+              "%s", text);
+    cr_expect_null(strstr(text, "deny:Free"));
+    free(text);
+    expect_errors("", 0);
     finish();
 }
 
@@ -188,10 +218,10 @@ Test(budgets, so_many_calls_are_allowed)
     take_and_free(1, 0, load);
     take_and_free(1, 1, load);
     take_and_free(1, 1, load);
-    expect_errors("ERROR 1: denied call: cuMemAlloc, GPU 1, 2 calls, 2.00 MiB, denied by "
-                  "deny:Alloc max_count=2 (r:1)\n"
-                  "ERROR 2: denied call: cuMemAlloc, GPU 0, 1 call, 1.00 MiB, denied by "
-                  "deny:Alloc max_count=2 (r:1)\n",
+    expect_errors("ERROR 1: denied call: cuMemAlloc, GPU 1, 2 calls, 2.00 MiB, 3 calls "
+                  "in all, more than max_count=2 of deny:Alloc (r:1)\n"
+                  "ERROR 2: denied call: cuMemAlloc, GPU 0, 1 call, 1.00 MiB, 3 calls "
+                  "in all, more than max_count=2 of deny:Alloc (r:1)\n",
                   3);
     finish();
 }
@@ -215,8 +245,8 @@ Test(budgets, calls_are_denied_once_a_scope_has_begun)
     take_and_free(8, 0, load);
     expect_errors("ERROR 1: denied call: cuMemAlloc, GPU 0, 2 calls, 12.0 MiB, denied by "
                   "deny:Alloc after=^mark$ (r:1)\n"
-                  "ERROR 2: denied call: cuMemAlloc, GPU 0, 4 calls, 15.0 MiB, denied by "
-                  "deny:Alloc after=0s max_count=3 (r:4)\n",
+                  "ERROR 2: denied call: cuMemAlloc, GPU 0, 4 calls, 15.0 MiB, 4 calls "
+                  "in all, more than max_count=3 of deny:Alloc after=0s (r:4)\n",
                   6);
     finish();
 }

@@ -51,6 +51,8 @@ void gs_report_write_from(struct gs_tracker *tracker,
 /* The memory that a rule matched; an estimate where stacks are sampled. */
 struct gs_rule_use {
     uint64_t count, bytes;
+    uint64_t calls;    /* that a deny: rule denies, allowed ones included */
+    uint64_t unjudged; /* that it would, but their callers are not known */
 };
 
 /* The most budgets that are exceeded, and call sites with denied calls. */
@@ -301,8 +303,11 @@ void gs_report_judge_budgets(const struct gs_tracker *tracker,
                              struct gs_report_data *data);
 /* Adds what was broken, with the numbers and the rule. */
 void gs_report_broken_title(const struct gs_report_config *config,
+                            const struct gs_report_data *data,
                             const struct gs_error *error, const char *call,
                             struct gs_text *text);
+/* Prints how many calls a deny: rule could not judge. */
+void gs_report_unjudged(const struct gs_report_writer *writer);
 /* Prints a broken rule, with the stack of the call site. */
 void gs_report_broken(const struct gs_report_writer *writer, size_t number,
                       const struct gs_error *error);

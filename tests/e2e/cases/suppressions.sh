@@ -316,6 +316,18 @@ for way in shared linked; do
   add_case "suppressions budgets $way" budgets_case "$way"
 done
 
+# The fault: calls whose stacks are not sampled are let through in silence.
+budgets_sampled_case() {
+  printf '%s\n' 'deny:Host' 'deny:Host max_count=12' 'deny:Host max_count=13' 'deny:Host from=nobody' >rules
+  preloaded shim GPUSHIM_SUPPRESSIONS=rules GPUSHIM_STACK=sample:100G GPUSHIM_ERROR_EXITCODE=9 -- "$apps/leaky_shared"
+  expect_status shim 9
+  expect_text shim.err 'ERROR 1: denied call: cuda[a-zA-Z]*, 13 calls, 4[.]06 MiB, denied by deny:Host [(]rules:1[)]$'
+  expect_text shim.err 'ERROR 2: .*, 13 calls in all, more than max_count=12 of deny:Host [(]rules:2[)]$'
+  expect_count shim.err 'denied call' 2
+  expect_text shim.err 'Not judged: 13 calls without a call stack, by deny:Host from=nobody [(]rules:4[)]$'
+}
+add_case "suppressions budgets, sampled stacks" budgets_sampled_case
+
 # The fault: a run that keeps its budgets fails, or says anything of them.
 budgets_kept_case() {
   printf '%s\n' 'peak: max_bytes=1G' 'peak:main max_bytes=32M' 'deny:^cu not_from=main' 'deny:^cu after=1h' \

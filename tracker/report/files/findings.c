@@ -193,8 +193,8 @@ void gs_finding_title(const struct gs_export *export, const struct gs_finding *f
     char bytes[24], count[32], place[64];
 
     if (finding->error && gs_error_is_broken_rule(finding->error)) {
-        gs_report_broken_title(export->config, finding->error, call_of(export, finding),
-                               text);
+        gs_report_broken_title(export->config, export->data, finding->error,
+                               call_of(export, finding), text);
         return;
     }
     if (finding->error) {

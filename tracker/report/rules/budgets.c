@@ -174,28 +174,51 @@ static void judge_peak(const struct judge *judge, uint32_t number, unsigned row)
     }
 }
 
-/* Returns true if the rule denies a call. A call without a stack has no callers; for one
- * whose stack was not sampled, those with one stand. */
-static bool denies(const struct judge *judge, const struct gs_rule *rule,
-                   const struct gs_sample *call)
+/* Whether a rule asks for the callers of a call. */
+static bool asks_callers(const struct gs_rule *rule)
 {
-    struct gs_shown_stack shown = frames_of(judge, call->stack);
+    return rule->from || rule->not_from;
+}
 
-    if (!call->used || call->stack == GS_STACK_NOT_SAMPLED ||
-        (call->phase & rule->phase) != rule->phase ||
-        (rule->device >= 0 && rule->device != call->device) ||
-        !gs_pattern_matches(rule->pattern,
-                            gs_report_call_name(judge->tracker, shown.call, call->api)) ||
-        ((rule->from || rule->not_from) && shown.count == 0) ||
-        (rule->from && !gs_report_callers_match(&shown, UINT32_MAX, rule->from))) {
+/* Returns true if the rule denies a call, whoever has made it. */
+static bool names_call(const struct judge *judge, const struct gs_rule *rule,
+                       const struct gs_sample *call, const struct gs_shown_stack *shown)
+{
+    return call->used && (call->phase & rule->phase) == rule->phase &&
+           (rule->device < 0 || rule->device == call->device) &&
+           gs_pattern_matches(rule->pattern, gs_report_call_name(judge->tracker,
+                                                                 shown->call, call->api));
+}
+
+/* Returns true if the callers of a call, which are known, do not excuse it. */
+static bool denies_callers(const struct gs_rule *rule, const struct gs_shown_stack *shown)
+{
+    if (rule->from && !gs_report_callers_match(shown, UINT32_MAX, rule->from)) {
         return false;
     }
     for (const char *from = rule->not_from; from && *from; from += strlen(from) + 1) {
-        if (has_frame(&shown, from)) {
+        if (has_frame(shown, from)) {
             return false;
         }
     }
     return true;
+}
+
+/* Whether the rule denies a call. One without a known stack has no callers: *unjudged
+ * counts it if the rule asks for them. */
+static bool denies(const struct judge *judge, const struct gs_rule *rule,
+                   const struct gs_sample *call, uint64_t *unjudged)
+{
+    struct gs_shown_stack shown = frames_of(judge, call->stack);
+
+    if (!names_call(judge, rule, call, &shown)) {
+        return false;
+    }
+    if (asks_callers(rule) && shown.count == 0) {
+        *unjudged += call->alloc_count;
+        return false;
+    }
+    return denies_callers(rule, &shown);
 }
 
 static bool is_same_call(const struct judge *judge, const struct gs_error *a,
@@ -225,9 +248,28 @@ static int compare_calls(const void *left, const void *right)
     return a->freed.stack < b->freed.stack ? -1 : a->freed.stack > b->freed.stack;
 }
 
-/* Lists the denied calls by call site. Returns how many sites there are. */
+/* A call of a rule, as an error. Stacks that were left out are one call site. `likely`:
+ * it stands for them. */
+static struct gs_error denied_site(const struct gs_sample *call, uint32_t number,
+                                   bool likely)
+{
+    bool on_device = gs_totals_row(call->device, call->kind) < GS_ROW_PINNED;
+
+    return (struct gs_error){
+        .kind = GS_ERROR_DENIED_CALL,
+        .device = on_device ? call->device : -1,
+        .freed = {.stack =
+                      gs_stack_left_out(call->stack) ? GS_STACK_NOT_SAMPLED : call->stack,
+                  .api = call->api},
+        .bytes = likely ? gs_likely(call->likely_alloc_bytes) : call->alloc_bytes,
+        .repeats = likely ? gs_likely(call->likely_allocs) : call->alloc_count,
+        .beyond_rule = number + 1};
+}
+
+/* Lists the denied calls by call site: as they were counted, or, if callers decide, what
+ * those with a stack stand for. Returns how many sites there are. */
 static size_t list_denied(const struct judge *judge, uint32_t number,
-                          struct gs_error *sites, uint64_t *calls)
+                          struct gs_error *sites, struct gs_rule_use *use)
 {
     const struct gs_rule *rule =
         gs_suppressions_rule(judge->config->suppressions, number);
@@ -236,17 +278,11 @@ static size_t list_denied(const struct judge *judge, uint32_t number,
 
     for (size_t i = 0; i < all->capacity; i++) {
         const struct gs_sample *call = &all->slots[i];
-        if (!denies(judge, rule, call)) {
+        if (!denies(judge, rule, call, &use->unjudged)) {
             continue;
         }
-        bool on_device = gs_totals_row(call->device, call->kind) < GS_ROW_PINNED;
-        struct gs_error site = {.kind = GS_ERROR_DENIED_CALL,
-                                .device = on_device ? call->device : -1,
-                                .freed = {.stack = call->stack, .api = call->api},
-                                .bytes = gs_likely(call->likely_alloc_bytes),
-                                .repeats = gs_likely(call->likely_allocs),
-                                .beyond_rule = number + 1};
-        *calls += site.repeats;
+        struct gs_error site = denied_site(call, number, asks_callers(rule));
+        use->calls += site.repeats;
         for (same = 0; same < count && !is_same_call(judge, &sites[same], &site);) {
             same++;
         }
@@ -266,14 +302,16 @@ static void judge_calls(const struct judge *judge, uint32_t number)
         gs_suppressions_rule(judge->config->suppressions, number);
     size_t most = judge->data->calls.count;
     struct gs_error *sites = most ? calloc(most, sizeof(*sites)) : NULL;
-    uint64_t calls = 0, allowed = rule->max_count != GS_RULE_ANY ? rule->max_count : 0;
+    struct gs_rule_use *uses = judge->data->uses;
+    uint64_t allowed = rule->max_count != GS_RULE_ANY ? rule->max_count : 0;
 
-    if (!sites) {
+    if (!sites || !uses) {
+        free(sites);
         return;
     }
-    size_t count = list_denied(judge, number, sites, &calls);
+    size_t count = list_denied(judge, number, sites, &uses[number]);
     qsort(sites, count, sizeof(*sites), compare_calls);
-    for (size_t i = 0; i < count && calls > allowed; i++) {
+    for (size_t i = 0; i < count && uses[number].calls > allowed; i++) {
         sites[i].repeats -= sites[i].repeats != 0; /* those after the first */
         add_error(judge->data, &sites[i]);
     }
@@ -286,8 +324,12 @@ void gs_report_judge_budgets(const struct gs_tracker *tracker,
                              struct gs_report_data *data)
 {
     const struct judge judge = {tracker, config, frames, data};
+    const uint32_t count = gs_suppressions_count(config->suppressions);
 
-    for (uint32_t i = 0; i < gs_suppressions_count(config->suppressions); i++) {
+    if (!data->uses && count != 0) { /* nothing could be suppressed */
+        data->uses = calloc(count, sizeof(*data->uses));
+    }
+    for (uint32_t i = 0; i < count; i++) {
         const struct gs_rule *rule = gs_suppressions_rule(config->suppressions, i);
         if (rule->kind == GS_RULE_DENY) {
             judge_calls(&judge, i);
@@ -303,15 +345,18 @@ void gs_report_judge_budgets(const struct gs_tracker *tracker,
 /* ---- output ----------------------------------------------------------------------- */
 
 void gs_report_broken_title(const struct gs_report_config *config,
+                            const struct gs_report_data *data,
                             const struct gs_error *error, const char *call,
                             struct gs_text *text)
 {
     const struct gs_rule *rule =
         gs_suppressions_rule(config->suppressions, error->beyond_rule - 1);
+    struct gs_rule plain = *rule;
     char bytes[24], most[24], count[32], of[512];
 
     gs_text_bytes(error->bytes, bytes);
-    gs_report_rule_text(rule, of, sizeof(of));
+    plain.max_count = GS_RULE_ANY; /* printed apart */
+    gs_report_rule_text(&plain, of, sizeof(of));
     if (error->kind == GS_ERROR_OVER_BUDGET) {
         gs_text_add(text, "%s: %s at the peak of GPU %d, more than the %s of %s",
                     gs_report_error_name(error->kind), bytes, error->device,
@@ -322,9 +367,33 @@ void gs_report_broken_title(const struct gs_report_config *config,
     if (error->device >= 0) {
         gs_text_add(text, "GPU %d, ", error->device);
     }
-    gs_text_add(text, "%s call%s, %s, denied by %s",
-                gs_text_count(error->repeats + 1, count),
-                gs_report_plural(error->repeats + 1), bytes, of);
+    gs_text_add(text, "%s call%s, %s", gs_text_count(error->repeats + 1, count),
+                gs_report_plural(error->repeats + 1), bytes);
+    if (rule->max_count != GS_RULE_ANY && data->uses) {
+        const uint64_t calls = data->uses[error->beyond_rule - 1].calls;
+        gs_text_add(text, ", %s call%s in all, more than max_count=%llu of %s",
+                    gs_text_count(calls, count), gs_report_plural(calls),
+                    (unsigned long long)rule->max_count, of);
+    } else {
+        gs_text_add(text, ", denied by %s", of);
+    }
+}
+
+void gs_report_unjudged(const struct gs_report_writer *writer)
+{
+    const struct gs_suppressions *rules = writer->config->suppressions;
+    char text[512], count[32];
+
+    for (uint32_t i = 0; writer->data->uses && i < gs_suppressions_count(rules); i++) {
+        const uint64_t calls = writer->data->uses[i].unjudged;
+        if (calls == 0) {
+            continue;
+        }
+        gs_text_add(
+            writer->text, "%sNot judged: %s call%s without a call stack, by %s\n",
+            writer->prefix, gs_text_count(calls, count), gs_report_plural(calls),
+            gs_report_rule_text(gs_suppressions_rule(rules, i), text, sizeof(text)));
+    }
 }
 
 void gs_report_broken(const struct gs_report_writer *writer, size_t number,
@@ -336,7 +405,7 @@ void gs_report_broken(const struct gs_report_writer *writer, size_t number,
     char time[24];
 
     gs_text_add(writer->text, "%sERROR %zu: ", writer->prefix, number);
-    gs_report_broken_title(writer->config, error, call, writer->text);
+    gs_report_broken_title(writer->config, writer->data, error, call, writer->text);
     gs_text_add(writer->text, "\n");
     if (error->kind == GS_ERROR_OVER_BUDGET) {
         gs_text_add(writer->text, "%s  peak at %s", writer->prefix,
