@@ -185,7 +185,7 @@ Test(suppress, bad_budgets_are_told_and_skipped)
 {
     static const char text[] = "peak:a\n"
                                "peak:\n"
-                               "peak:a max_bytes=2\n"
+                               "peak:a max_bytes=2.5G\n"
                                "peak:a max_bytes=-2G\n"
                                "peak:a max_bytes=G\n"
                                "peak:a max_bytes=2GB\n"
@@ -203,7 +203,11 @@ Test(suppress, bad_budgets_are_told_and_skipped)
                                "deny:a not_from=\n"
                                "leak:a not_from=x\n"
                                "deny:cudaMalloc not from=rmm after=mark\n"
-                               "peak:a max_bytes=2G\n";
+                               "peak:a max_bytes=2G\n"
+                               "deny:a after=5x\n"
+                               "deny:a after=1.5s\n"
+                               "deny:a after=3d_conv\n"
+                               "peak: max_bytes=6815744\n";
     struct problems problems;
     struct gs_suppressions *rules = rules_of(text, sizeof text - 1, &problems);
 
@@ -211,7 +215,7 @@ Test(suppress, bad_budgets_are_told_and_skipped)
         problems.text,
         "1: a peak: rule needs max_bytes (such as max_bytes=2G)\n"
         "2: a peak: rule needs max_bytes (such as max_bytes=2G)\n"
-        "3: max_bytes of a peak: rule needs a unit (K, M, G or T): max_bytes=2\n"
+        "3: max_bytes is not a size (such as 20M): max_bytes=2.5G\n"
         "4: max_bytes is not a size (such as 20M): max_bytes=-2G\n"
         "5: max_bytes is not a size (such as 20M): max_bytes=G\n"
         "6: max_bytes is not a size (such as 20M): max_bytes=2GB\n"
@@ -228,11 +232,18 @@ Test(suppress, bad_budgets_are_told_and_skipped)
         "17: after is too long a time: after=99999999999999999999h\n"
         "18: not_from has no pattern: not_from=\n"
         "19: not_from is for deny: rules only: not_from=x\n"
-        "20: the pattern of a call has a space (callers are from= and not_from=)\n");
-    cr_assert_eq(gs_suppressions_count(rules), 1);
+        "20: the pattern of a call has a space (callers are from= and not_from=)\n"
+        "22: after is no time (such as 30s; a scope with such a name: after=^5x): "
+        "after=5x\n"
+        "23: after is no time (such as 30s; a scope with such a name: after=^5x): "
+        "after=1.5s\n"
+        "24: after is no time (such as 30s; a scope with such a name: after=^5x): "
+        "after=3d_conv\n");
+    cr_assert_eq(gs_suppressions_count(rules), 2);
     cr_expect(gs_suppressions_has(rules, GS_RULE_PEAK));
     cr_expect_not(gs_suppressions_has(rules, GS_RULE_DENY));
     cr_expect_eq(gs_suppressions_rule(rules, 0)->max_bytes, 2 * GS_GIB);
+    cr_expect_eq(gs_suppressions_rule(rules, 1)->max_bytes, 6815744);
     gs_suppressions_destroy(rules);
 }
 
@@ -241,7 +252,7 @@ Test(suppress, conditions_of_deny_rules_are_bits)
 {
     static const char text[] = "deny:a after=10ms\ndeny:b after=2m\ndeny:c after=10ms\n"
                                "deny:d after=train\ndeny:e after=train\ndeny:f\n"
-                               "deny:g after=3d_conv\n"
+                               "deny:g after=^3d_conv\n"
                                "deny:h after=1\ndeny:h after=p\ndeny:h after=q\n"
                                "deny:h after=r\ndeny:h after=s\ndeny:h after=t\n";
     static const uint8_t bits[] = {1, 2, 1, 4, 4, 0, 8, 16, 32, 64, 128};

@@ -351,13 +351,15 @@ add_case "suppressions deny after a scope" budgets_after_case
 
 # A rule of before names the line, the value and what is done.
 budgets_bad_case() {
-  printf '%s\n' 'peak:a max_bytes=2' 'peak:a max_bytes=-2G' 'deny:cudaMalloc not from=rmm after=mark' 'deny:a after=3' >rules
+  printf '%s\n' 'peak:a max_bytes=2.5' 'peak:a max_bytes=-2G' 'deny:cudaMalloc not from=rmm after=mark' 'deny:a after=3' 'deny:a after=5x' \
+    >rules
   preloaded shim GPUSHIM_SUPPRESSIONS=rules -- "$apps/leaky_shared"
   expect_status shim 0
-  expect_text shim.err '^gpushim: rules:1: max_bytes of a peak: rule needs a unit [(]K, M, G or T[)]: max_bytes=2; ignored$'
+  expect_text shim.err '^gpushim: rules:1: max_bytes is not a size [(]such as 20M[)]: max_bytes=2.5; ignored$'
   expect_text shim.err '^gpushim: rules:2: max_bytes is not a size [(]such as 20M[)]: max_bytes=-2G; ignored$'
   expect_text shim.err '^gpushim: rules:3: the pattern of a call has a space [(]callers are from= and not_from=[)]; ignored$'
   expect_text shim.err '^gpushim: rules:4: after is a time without a unit [(]ms, s, m or h[)]: after=3; ignored$'
+  expect_text shim.err '^gpushim: rules:5: after is no time [(]such as 30s; a scope with such a name: after=.5x[)]: after=5x; '
   expect_text shim.err 'SUMMARY: gpushim: 0 errors, '
 }
 add_case "suppressions budgets without sense" budgets_bad_case

@@ -135,9 +135,6 @@ static const char *take_max_bytes(struct gs_rule_parsed *parsed,
         number << shift == GS_RULE_ANY) {
         return "max_bytes is not a size (such as 20M)";
     }
-    if (rule->kind == GS_RULE_PEAK && shift == 0) {
-        return "max_bytes of a peak: rule needs a unit (K, M, G or T)";
-    }
     rule->max_bytes = number << shift;
     return NULL;
 }
@@ -171,7 +168,7 @@ static const char *take_not_from(struct gs_rule_parsed *parsed, struct gs_rule_s
     return NULL;
 }
 
-/* A time, 30s, or else the pattern of a scope. */
+/* A time, which begins with a digit, or else the pattern of a scope. */
 static const char *take_after(struct gs_rule_parsed *parsed, struct gs_rule_span value)
 {
     static const struct {
@@ -208,9 +205,12 @@ static const char *take_after(struct gs_rule_parsed *parsed, struct gs_rule_span
                 return "after is too long a time";
             }
             parsed->after_ns = number * units[i].ns;
+            return NULL;
         }
     }
-    return NULL;
+    return digits.begin < digits.end
+               ? "after is no time (such as 30s; a scope with such a name: after=^5x)"
+               : NULL;
 }
 
 #define ALL      (~0u)
