@@ -42,40 +42,66 @@ static bool started;
 static bool denies;          /* constant after start */
 static const char *added_to; /* a pattern, absolute; NULL: no file; atomic */
 
+/* Why a change of the rules is refused: the first problem. */
+struct refusal {
+    char text[GS_OPTIONS_PATH_BYTES + 256];
+};
+
 /* The state of the log about one file. */
 struct problem_log {
     const char *path;
+    struct refusal *refusal; /* NULL: problems are logged */
     unsigned problems;
 };
+
+/* Keeps the first problem. `line` 0: of the whole file */
+static void refuse(struct refusal *refusal, const char *path, unsigned line,
+                   const char *what)
+{
+    if (!refusal->text[0] && line != 0) {
+        (void)snprintf(refusal->text, sizeof(refusal->text), "%.100s:%u: %s", path, line,
+                       what);
+    } else if (!refusal->text[0]) {
+        (void)snprintf(refusal->text, sizeof(refusal->text), "cannot read %.100s: %s",
+                       path, what);
+    }
+}
 
 static void log_problem(void *self, unsigned line, const char *what)
 {
     struct problem_log *telling = self;
-    if (++telling->problems <= PROBLEMS_LOGGED) {
+    if (telling->refusal) {
+        refuse(telling->refusal, telling->path, line, what);
+    } else if (++telling->problems <= PROBLEMS_LOGGED) {
         gs_log_line(GS_LOG_WARN, "%.600s:%u: %s; ignored", telling->path, line, what);
     }
 }
 
-static void log_file(const char *path, const char *what)
+static void log_file(const struct problem_log *telling, const char *what)
 {
+    if (telling->refusal) {
+        refuse(telling->refusal, telling->path, 0, what);
+        return;
+    }
     gs_log_line(GS_LOG_WARN, "GPUSHIM_SUPPRESSIONS: cannot read %.600s: %s; left out",
-                path, what);
+                telling->path, what);
 }
 
-static void add_file(struct gs_suppressions *to, const char *path)
+static void add_file(struct gs_suppressions *to, const char *path,
+                     struct refusal *refusal)
 {
     static char whole[PATH_MAX]; /* under the start lock, or that of the options */
-    struct problem_log telling = {.path = path};
+    struct problem_log telling = {.path = path, .refusal = refusal};
     const char *problem;
     size_t length;
     gs_start_folder_absolute(path, whole);
     char *text = gs_read_file(whole, FILE_BYTES_MAX, &length, &problem);
     if (!text) {
-        log_file(path, problem ? problem : "larger than 64 MiB");
+        log_file(&telling, problem ? problem : "larger than 64 MiB");
         return;
     }
     if (gs_suppressions_add(to, path, text, length, log_problem, &telling) != GS_OK) {
-        log_file(path, gs_status_text(GS_ERR_HOST_NOMEM));
+        log_file(&telling, gs_status_text(GS_ERR_HOST_NOMEM));
     }
     if (telling.problems > PROBLEMS_LOGGED) {
         gs_log_line(GS_LOG_WARN, "%.600s: %u more lines are ignored", path,
@@ -97,7 +123,8 @@ bool gs_rules_is_rule(const char *list)
     return false;
 }
 
-static void add_files(struct gs_suppressions *to, const char *list)
+static void add_files(struct gs_suppressions *to, const char *list,
+                      struct refusal *refusal)
 {
     static char path[GS_OPTIONS_PATH_BYTES]; /* as `whole` */
     if (gs_rules_is_rule(list)) {
@@ -110,7 +137,7 @@ static void add_files(struct gs_suppressions *to, const char *list)
         memcpy(path, list, length);
         path[length] = '\0';
         if (length > 0) {
-            add_file(to, path);
+            add_file(to, path, refusal);
         }
         list += length + (list[length] == ':');
     }
@@ -126,14 +153,16 @@ static void print_builtin(void)
     gs_text_free(&text);
 }
 
-/* Reads the rules of the options. NULL: no memory. */
-static struct gs_suppressions *read_rules(const char *files, bool builtin)
+/* Reads the rules of the options. NULL: no memory. refusal: NULL, or to keep the first
+ * problem, which is not logged then */
+static struct gs_suppressions *read_rules(const char *files, bool builtin,
+                                          struct refusal *refusal)
 {
     struct gs_suppressions *made;
     if (gs_suppressions_create(&made) != GS_OK) {
         return NULL;
     }
-    add_files(made, files);
+    add_files(made, files, refusal);
     if (builtin && gs_suppressions_add_builtin(made) != GS_OK) {
         gs_log_line(GS_LOG_WARN, "no memory for the built-in suppressions");
     }
@@ -157,8 +186,9 @@ void gs_rules_start(const struct gs_options *options)
     }
     (void)gs_rules_change_file(options->write_suppressions);
     struct gs_suppressions *made =
-        options->track ? read_rules(options->suppressions, options->suppressions_builtin)
-                       : NULL;
+        options->track
+            ? read_rules(options->suppressions, options->suppressions_builtin, NULL)
+            : NULL;
     if (made) {
         denies = gs_suppressions_has(made, GS_RULE_DENY);
         use_rules(made);
@@ -197,19 +227,23 @@ const char *gs_rules_change_file(const char *path)
 
 const char *gs_rules_change(const char *files, bool builtin)
 {
-    static char problem[GS_OPTIONS_PATH_BYTES + 128]; /* under the lock of the options */
+    static struct refusal refusal; /* under the lock of the options */
     const char *path;
+    refusal.text[0] = '\0';
     if (gs_rules_is_rule(files)) {
         return GS_RULES_WRONG;
     }
     if ((path = unreadable(files))) {
-        (void)snprintf(problem, sizeof(problem), "cannot read %.100s: %s", path,
-                       gs_output_error_text(errno));
-        return problem;
+        refuse(&refusal, path, 0, gs_output_error_text(errno));
+        return refusal.text;
     }
-    struct gs_suppressions *made = read_rules(files, builtin);
+    struct gs_suppressions *made = read_rules(files, builtin, &refusal);
     if (!made) {
         return gs_status_text(GS_ERR_HOST_NOMEM);
+    }
+    if (refusal.text[0]) {
+        gs_suppressions_destroy(made);
+        return refusal.text;
     }
     if (gs_suppressions_has(made, GS_RULE_DENY)) {
         gs_suppressions_destroy(made);

@@ -329,6 +329,17 @@ static void fail_unknown(const char *word, size_t length, const char *near)
                      near ? "?" : "");
 }
 
+static bool is_process(const char *name)
+{
+    size_t count, i = 0;
+    struct gs_ask_thread *threads = gs_ask_list(&count);
+    while (i < count && !gs_ask_is_named(threads[i].pid, name)) {
+        i++;
+    }
+    free(threads);
+    return i < count;
+}
+
 /* Takes the name of an option, the last word behind processes, out of the words: its
  * value is asked. */
 static void take_name(struct inquiry *inquiry, const struct gs_arguments *arguments)
@@ -352,6 +363,9 @@ static void take_name(struct inquiry *inquiry, const struct gs_arguments *argume
         words[count - 1] = NULL;
     } else if (near) {
         fail_unknown(word, strlen(word), near);
+    } else if (!is_process(word)) {
+        gs_launcher_fail(GS_EXIT_USAGE,
+                         "set: no option %.200s, and no process of this name", word);
     }
 }
 

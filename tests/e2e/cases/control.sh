@@ -449,6 +449,8 @@ control_outputs_case() {
   echo mine >late.json
   ask force set "$pid" force=on
   ask denied set "$pid" suppressions=denied
+  printf 'leak:x\nfoo:y\n' >wrong
+  ask wrong set "$pid" suppressions=wrong
   control_start untracked GPUSHIM_TRACK=off -- "$apps/asked_shared" "$PWD/over"
   ask untracked set "$pid" output=json
   expect_told untracked "GPUSHIM_OUTPUT=json: nothing is written: tracking is off; unchanged"
@@ -470,6 +472,8 @@ control_outputs_case() {
   expect_status value 2
   expect_text value.err '^gpushim: --output=jason: "jason" is no format '
   expect_told denied "GPUSHIM_SUPPRESSIONS=$PWD/denied: a file with deny: rules is read only at the start of a program; unchanged"
+  expect_told wrong "GPUSHIM_SUPPRESSIONS=$PWD/wrong: $PWD/wrong:2: not one of leak:, free:, overrun:, arg:, peak: and \
+deny:; unchanged"
   expect_text late.json '"gpushim-report"'
   expect_text late.json '"fate": "still referenced"'
   expect_text rules.txt '^leak:\^hold[$] max_bytes=1M$'
@@ -512,8 +516,9 @@ control_options_case() {
   expect_equal 'one value' "$pid: GPUSHIM_POOL_SEGMENT=20M" "$(<start.out)"
   expect_status unknown 2
   expect_equal "what is told" "gpushim: set: no option leek-max: did you mean leak-max?" "$(<unknown.err)"
-  expect_status process 1
-  expect_equal "what is told" "gpushim: no-such-program: no process of this name can be asked" "$(<process.err)"
+  expect_status process 2
+  expect_equal "what is told" "gpushim: set: no option no-such-program, and no process of this name" "$(<process.err)"
+  expect_equal "what is listed" "" "$(<process.out)"
 }
 add_case "control options" control_options_case
 
