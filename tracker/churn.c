@@ -79,12 +79,18 @@ static struct gs_churn_site *find_or_add(struct gs_churn *churn,
     return site;
 }
 
+/* Stream-ordered memory is made for short lives: to keep it saves nothing. */
+static bool is_counted_only(const struct gs_allocation *allocation)
+{
+    return gs_stack_left_out(allocation->stack) || allocation->kind == GS_MEMORY_ASYNC;
+}
+
 void gs_churn_add(struct gs_churn *churn, const struct gs_allocation *allocation)
 {
     gs_mutex_lock(&churn->lock);
     churn->allocs++;
     struct gs_churn_site *site =
-        gs_stack_left_out(allocation->stack) ? NULL : find_or_add(churn, allocation);
+        is_counted_only(allocation) ? NULL : find_or_add(churn, allocation);
     if (site) {
         site->count++;
         site->bytes += allocation->bytes;

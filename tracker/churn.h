@@ -37,7 +37,8 @@ struct gs_churn;
 /* NULL: no memory. Lives as long as the process. */
 struct gs_churn *gs_churn_create(void);
 
-/* Adds an allocation. One without a stack by sampling is only counted. */
+/* Adds an allocation. Stream-ordered memory, and an allocation without a stack by
+ * sampling, is only counted. */
 void gs_churn_add(struct gs_churn *churn, const struct gs_allocation *allocation);
 /* Adds its free. now_ns: gs_tracker_now */
 void gs_churn_end(struct gs_churn *churn, const struct gs_allocation *allocation,

@@ -41,17 +41,6 @@ APP_FRAME static void allocate_large(void)
     }
 }
 
-APP_FRAME static void allocate_in_order(void)
-{
-    for (size_t i = 0; i < TIMES; i++) {
-        gpu_ptr block;
-
-        APP_OK(gpu_malloc_async(&block, 4096, stream)); /* HINT: allocate_in_order */
-        APP_OK(gpu_free_async(block, stream));
-    }
-    APP_OK(gpu_stream_sync(stream));
-}
-
 /* Four live at once. */
 APP_FRAME static void allocate_in_turn(void)
 {
@@ -82,6 +71,18 @@ APP_FRAME static void use_a_ring(void)
     APP_OK(gpu_sync());
     for (size_t i = 0; i < APP_COUNT(ring); i++)
         APP_OK(gpu_free(ring[i]));
+}
+
+/* Memory in stream order is made for it. */
+APP_FRAME static void allocate_in_order(void)
+{
+    for (size_t i = 0; i < TIMES; i++) {
+        gpu_ptr block;
+
+        APP_OK(gpu_malloc_async(&block, 4096, stream));
+        APP_OK(gpu_free_async(block, stream));
+    }
+    APP_OK(gpu_stream_sync(stream));
 }
 
 /* As many, and each is needed. */

@@ -105,6 +105,21 @@ Test(churn, a_call_site_is_a_stack_a_call_a_device_and_a_kind)
     free(list.sites);
 }
 
+/* The pattern that the call exists for. */
+Test(churn, stream_ordered_memory_is_none)
+{
+    struct gs_allocation async = test_allocation(0x1000, 512);
+    struct gs_churn_list list;
+
+    async.kind = GS_MEMORY_ASYNC;
+    live(async, 5000, 0, 1);
+    live(test_allocation(0x1000, 512), 1000, 0, 1);
+    list = gs_churn_copy(churn);
+    cr_expect_eq(list.count, 1);
+    cr_expect_eq(list.allocs, 6000);
+    free(list.sites);
+}
+
 Test(churn, sums)
 {
     struct gs_allocation allocation = test_allocation(0x1000, 512);

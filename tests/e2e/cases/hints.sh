@@ -114,10 +114,6 @@ done
     "$(printf "$churn_one" '8.00 KiB')" GPUSHIM_POOL=off
   add_case "hints churn, large" churn_case loop linked cuMemAlloc large allocate_large '11.7 GiB' \
     "$(printf "$churn_one" '4.00 MiB')"
-  for async in driver pool; do
-    add_case "hints churn, in stream order by $async" churn_case loop linked cuMemAllocAsync order allocate_in_order \
-      '11.7 MiB' "$(printf "$churn_one" '4.00 KiB')" "GPUSHIM_ASYNC=$async"
-  done
   add_case "hints churn, with a trace" churn_case loop linked cuMemAlloc loop allocate_in_a_loop '17.6 MiB' \
     "$(printf "$churn_one" '8.00 KiB')" GPUSHIM_TRACE_FILE=trace
 }
@@ -131,6 +127,10 @@ quiet_case() {
 }
 for habit in ring model long seldom; do
   add_case "hints churn, none, $habit" quiet_case GPUSHIM_CHECK=churn "$apps/habits_linked" "$habit"
+done
+for async in driver pool; do
+  add_case "hints churn, none, in stream order by $async" quiet_case GPUSHIM_CHECK=churn env "GPUSHIM_ASYNC=$async" \
+    "$apps/habits_linked" order
 done
 add_case "hints churn, none without the check" quiet_case GPUSHIM_CHECK=off "$apps/habits_linked" loop turn
 for app in pipeline ringkernel; do
