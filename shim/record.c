@@ -6,7 +6,6 @@
 
 #include <stdio.h>
 
-#include "shim/checks/round_trips.h"
 #include "shim/link/real.h"
 #include "shim/settings/environment.h"
 #include "shim/settings/log.h"
@@ -25,6 +24,7 @@ static bool is_scoped;   /* a scope was begun: atomic, for good */
 static bool is_logged;   /* GPUSHIM_VERBOSE=3: a line for each allocation and free */
 static struct gs_churn *churn;        /* GPUSHIM_CHECK=churn; likewise */
 static struct gs_pinned_uses *pinned; /* GPUSHIM_CHECK=transfers; likewise */
+static gs_record_freed pinned_freed;  /* likewise; NULL: nobody asks */
 
 /* ---- sampling and windows ------------------------------------------------------- */
 
@@ -91,6 +91,11 @@ void gs_record_reset(void)
 struct gs_churn *gs_record_churn(void)
 {
     return churn;
+}
+
+void gs_record_watch_pinned(gs_record_freed freed)
+{
+    pinned_freed = freed;
 }
 
 struct gs_pinned_uses *gs_record_pinned(void)
@@ -330,7 +335,9 @@ static void end_life(struct gs_state *state, const struct gs_allocation *allocat
         gs_churn_end(churn, allocation, gs_tracker_now(state->tracker));
     }
     if (pinned && allocation->kind == GS_MEMORY_PINNED) {
-        gs_round_trips_freed(allocation->addr, allocation->bytes);
+        if (pinned_freed) {
+            pinned_freed(allocation->addr, allocation->bytes);
+        }
         gs_pinned_uses_end(pinned, allocation->addr);
     }
 }

@@ -60,6 +60,10 @@ void gs_record_configure(const struct gs_options *options, bool tallied);
 void gs_record_reset(void);
 /* The lifetimes by call site; NULL: they are not recorded (GPUSHIM_CHECK=churn). */
 struct gs_churn *gs_record_churn(void);
+/* At start, with GPUSHIM_CHECK=transfers: pinned memory that is freed is reported to this
+ * function, which takes its address and size in bytes. */
+typedef void (*gs_record_freed)(uint64_t addr, uint64_t bytes);
+void gs_record_watch_pinned(gs_record_freed freed);
 /* The uses of pinned memory; NULL: they are not recorded (GPUSHIM_CHECK=transfers). */
 struct gs_pinned_uses *gs_record_pinned(void);
 /* Called when a trace has begun or ended while the program runs. */

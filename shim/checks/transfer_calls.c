@@ -12,6 +12,7 @@
 #include "shim/checks/round_trips.h"
 #include "shim/host/host_pools.h"
 #include "shim/order/captures.h"
+#include "shim/record.h"
 #include "shim/state/state.h"
 #include "shim/trace/trace.h"
 #include "tracker/transfers.h"
@@ -34,6 +35,7 @@ void gs_transfer_start(const struct gs_state *state)
     if (made) {
         gs_trace_stay_on(); /* synchronizes are reported (entry_sync.c) */
         gs_round_trips_start();
+        gs_record_watch_pinned(gs_round_trips_freed);
         gs_submissions_watch(); /* kernels are read (pinned_calls.h) */
     }
     __atomic_store_n(&table, made, __ATOMIC_RELEASE);
