@@ -477,6 +477,40 @@ APP_FRAME static void pin_for_a_queue(void)
     use_pinned(PINNED, run_on_a_queue);
 }
 
+/* The bytes that are copied are written after the copy's call. */
+static void CUDA_CB write_the_address(void *pinned)
+{
+    void *data = (unsigned char *)pinned + 100;
+
+    memcpy(host, &data, sizeof(data));
+}
+
+static void send_later(unsigned char *pinned)
+{
+    APP_OK(CU(cuLaunchHostFunc)((CUstream)stream, write_the_address, pinned));
+    APP_OK(gpu_put_async(device, host, TRIP, stream));
+}
+
+APP_FRAME static void pin_for_a_host_function(void)
+{
+    use_pinned(PINNED, send_later);
+}
+
+/* Of other pinned memory, whose pointer a kernel may then have. */
+static void ask_for_attributes(unsigned char *pinned)
+{
+    CUdeviceptr at = 0;
+
+    (void)pinned;
+    APP_OK(CU(cuPointerGetAttribute)(&at, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+                                     (CUdeviceptr)(uintptr_t)host));
+}
+
+APP_FRAME static void pin_beside_attributes(void)
+{
+    use_pinned(PINNED, ask_for_attributes);
+}
+
 static void set_bytes(unsigned char *pinned)
 {
     APP_OK(gpu_set(gpu_from_address((uintptr_t)pinned), 1, 64));
@@ -536,6 +570,8 @@ static const struct {
     {"registered", pin_for_registered},
     {"viewed-queue", pin_for_a_viewed_queue},
     {"queue", pin_for_a_queue},
+    {"host-function", pin_for_a_host_function},
+    {"attributes", pin_beside_attributes},
     {"set", pin_for_a_set},
     {"graph", pin_beside_a_graph},
     {"few", return_seldom},

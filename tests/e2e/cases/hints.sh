@@ -228,7 +228,7 @@ quiet_driver_case() {
   expect_no_text shim.err ' Hint: '
 }
 for habit in little copied captured kernel captured-kernel view table large-table managed registered viewed-queue queue \
-  set graph; do
+  host-function attributes set graph; do
   add_case "hints unused pinned memory, none, $habit" quiet_case GPUSHIM_CHECK=transfers "$apps/habits_linked" "$habit"
   add_case "hints unused pinned memory, none, $habit, by the driver" quiet_driver_case "$habit"
 done
