@@ -183,21 +183,43 @@ void gs_pinned_uses_mark(struct gs_pinned_uses *uses, uint64_t addr)
     gs_mutex_unlock(&uses->lock);
 }
 
+/* The byte of an address that few other data have: most addresses share it. */
+#define RARE_BYTE 5u
+
+/* Returns the first byte after `from` where a word may begin whose address is between
+ * first and last; `end`: there is none. */
+static const unsigned char *next_word(const unsigned char *from, const unsigned char *end,
+                                      uint64_t first, uint64_t last)
+{
+    const unsigned shift = 8 * RARE_BYTE;
+
+    if (first >> shift != last >> shift) {
+        return from;
+    }
+    const unsigned char *rare = memchr(from + RARE_BYTE, (int)(first >> shift & 0xff),
+                                       (size_t)(end - from) - RARE_BYTE);
+    return rare ? rare - RARE_BYTE : end;
+}
+
 /* Gives up if one of the words, which begin at any byte, is the address of live memory.
- * Most words are outside the range of all of it. */
+ */
 static void search(struct gs_pinned_uses *uses, const unsigned char *data, size_t bytes)
 {
-    uint64_t word, first, span;
+    const unsigned char *at = data, *end = data + bytes;
+    uint64_t word;
 
     if (uses->live_count == 0) {
         return;
     }
-    const struct live *last = &uses->live[uses->live_count - 1];
-    first = uses->live[0].addr;
-    span = last->addr + last->bytes - first;
-    for (size_t at = 0; at + sizeof(word) <= bytes; at++) {
-        memcpy(&word, data + at, sizeof(word));
-        if (GS_UNLIKELY(word - first < span) && find(uses, word)) {
+    const struct live *highest = &uses->live[uses->live_count - 1];
+    const uint64_t first = uses->live[0].addr, last = highest->addr + highest->bytes - 1;
+    for (; end - at >= (ptrdiff_t)sizeof(word); at++) {
+        at = next_word(at, end, first, last);
+        if (end - at < (ptrdiff_t)sizeof(word)) {
+            return;
+        }
+        memcpy(&word, at, sizeof(word));
+        if (word - first <= last - first && find(uses, word)) {
             give_up(uses);
             return;
         }

@@ -157,6 +157,21 @@ Test(pinned_uses, an_address_may_begin_at_any_byte)
     cr_expect_str_eq(unused(), "");
 }
 
+/* Where their upper bytes differ no byte tells what is an address. */
+Test(pinned_uses, addresses_need_not_be_alike)
+{
+    unsigned char packed[32] = {0};
+    uint64_t word = FIRST + 5;
+
+    add(FIRST - (UINT64_C(1) << 40), SIZE, 1);
+    add(FIRST, SIZE, 2);
+    gs_pinned_uses_search(uses, packed, sizeof(packed));
+    cr_expect_str_eq(unused(), "12");
+    memcpy(packed + sizeof(packed) - sizeof(word), &word, sizeof(word));
+    gs_pinned_uses_search(uses, packed, sizeof(packed));
+    cr_expect_str_eq(unused(), "");
+}
+
 /* Memory is read in parts of 64 KiB. */
 Test(pinned_uses, an_address_may_be_anywhere)
 {
