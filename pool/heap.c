@@ -9,8 +9,9 @@
  * in a context that was destroyed meanwhile, and that lasted until then, would see
  * another `self`; natively it uses a destroyed context. The record's counters go on.
  *
- * The records of blocks that were live when the heap died are set aside until the next
- * heap dies: a thread may be about to read the block that its allocation returned.
+ * The records of blocks that were live when the heap died are set aside for two seconds
+ * (release.c): a thread may be about to read the block that its allocation returned, or
+ * to set its tag. In a record that was reused, the tag would overwrite a link of a hole.
  *
  * A dead heap leaves the list of living ones. Otherwise each query for idle memory would
  * cost more with every context that has ended. A walk that has reached the dead heap

@@ -267,6 +267,13 @@ struct gs_ended {
     unsigned count;
 };
 
+/* Records of blocks that were live when their heap died, and of their segments: chains
+ * of ids. */
+struct gs_lost {
+    uint32_t blocks, segments;
+    uint32_t count; /* of both */
+};
+
 struct gs_pool {
     _Atomic size_t cache_bytes; /* see struct gs_pool_config, as the next */
     _Atomic uint32_t stream_blocks, global_blocks;
@@ -276,11 +283,12 @@ struct gs_pool {
     bool strict_idle, late_pages;
     struct gs_table blocks, segments;
     struct gs_pages pages;
-    _Atomic uint64_t pages_ids;          /* numbers that segments of pages have had */
-    _Atomic(struct gs_heap *) heaps;     /* only ever grows */
-    _Atomic(struct gs_heap *) living;    /* by next_living; written under meta */
-    struct gs_lock meta;                 /* guards the tables and the five below */
-    uint32_t lost_blocks, lost_segments; /* records of the heap that was killed last */
+    _Atomic uint64_t pages_ids;       /* numbers that segments of pages have had */
+    _Atomic(struct gs_heap *) heaps;  /* only ever grows */
+    _Atomic(struct gs_heap *) living; /* by next_living; written under meta */
+    struct gs_lock meta;              /* guards the tables and the four below */
+    struct gs_lost lost[2];           /* the younger ones first */
+    uint64_t lost_since_ns;           /* gs_now_coarse_ns when the younger ones began */
     size_t heap_bytes;
     struct gs_ended ended[GS_MAX_DEVICES];
     struct gs_reclaim reclaim;

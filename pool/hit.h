@@ -75,6 +75,18 @@ GS_HIT uint64_t gs_hit_addr(const struct gs_block *block)
     return gs_block_start(block);
 }
 
+/* gs_block_set_tag, long after the allocation. If the heap has died since, and the record
+ * is no longer the block at this address, nothing is set. */
+GS_HIT void gs_block_set_tag_late(struct gs_block *block, uint64_t addr, uint32_t tag)
+{
+    enum gs_block_state state = gs_block_state(block);
+
+    if (GS_LIKELY(state == GS_BLOCK_LIVE || state == GS_BLOCK_CLAIMED) &&
+        GS_LIKELY(gs_hit_addr(block) == addr)) {
+        block->live.tag = tag;
+    }
+}
+
 /* ---- free -------------------------------------------------------------------------- */
 
 /*

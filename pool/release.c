@@ -4,6 +4,7 @@
  *
  * Owns: nothing.   Lock: heap->lock.   Design: docs/pool.md, "Small requests"
  */
+#include "gs_clock.h"
 #include "pool/policy.h"
 #include "pool/release.h"
 #include "pool/segment.h"
@@ -168,25 +169,62 @@ size_t gs_segment_reopen(struct gs_heap *heap)
 
 /* ---- heaps that have died --------------------------------------------------------- */
 
+/* The records of dead heaps stay unused for this long at least, unless there are more
+ * than this many: a program may leave any number of blocks to a reset, again and again.
+ */
+#define LOST_NS   2000000000ull
+#define LOST_MOST 16384u
+
+/* Puts one chain of records in front of the other. pool->meta is held. */
+static void join(const struct gs_table *table, uint32_t first, uint32_t tail,
+                 uint32_t *rest)
+{
+    if (first) {
+        *gs_table_link(table, tail) = *rest;
+        *rest = first;
+    }
+}
+
+/* The last record of a chain; 0: the chain is empty. Adds its length to *count. */
+static uint32_t tail_of(const struct gs_table *table, uint32_t id, uint32_t *count)
+{
+    uint32_t last = 0;
+
+    for (; id; id = *gs_table_link(table, id)) {
+        last = id;
+        ++*count;
+    }
+    return last;
+}
+
 void gs_records_lose(struct gs_pool *pool, uint32_t blocks, uint32_t segments)
 {
-    uint32_t old_blocks, old_segments;
+    uint32_t count = 0;
+    uint32_t last_block = tail_of(&pool->blocks, blocks, &count);
+    uint32_t last_segment = tail_of(&pool->segments, segments, &count);
+    uint64_t now = gs_now_coarse_ns();
+    struct gs_lost old = {0};
 
     gs_lock_take(&pool->meta);
-    old_blocks = pool->lost_blocks;
-    old_segments = pool->lost_segments;
-    pool->lost_blocks = blocks;
-    pool->lost_segments = segments;
+    if (now - pool->lost_since_ns >= LOST_NS || pool->lost[0].count >= LOST_MOST) {
+        old = pool->lost[1];
+        pool->lost[1] = pool->lost[0];
+        pool->lost[0] = (struct gs_lost){0};
+        pool->lost_since_ns = now;
+    }
+    join(&pool->blocks, blocks, last_block, &pool->lost[0].blocks);
+    join(&pool->segments, segments, last_segment, &pool->lost[0].segments);
+    pool->lost[0].count += count;
     gs_lock_drop(&pool->meta);
-    gs_table_give_chain(&pool->blocks, old_blocks);
-    gs_table_give_chain(&pool->segments, old_segments);
+    gs_table_give_chain(&pool->blocks, old.blocks);
+    gs_table_give_chain(&pool->segments, old.segments);
 }
 
 void gs_heap_lose_segment(struct gs_pool *pool, uint32_t segment)
 {
     gs_lock_take(&pool->meta);
-    *gs_table_link(&pool->segments, segment) = pool->lost_segments;
-    pool->lost_segments = segment;
+    join(&pool->segments, segment, segment, &pool->lost[0].segments);
+    pool->lost[0].count++;
     gs_lock_drop(&pool->meta);
 }
 

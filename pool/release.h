@@ -23,8 +23,8 @@ void gs_block_forget(struct gs_heap *heap, struct gs_block *block);
 /* Frees the record of a dead heap's segment, whose last claimed block was freed. Takes
  * pool->meta. */
 void gs_heap_lose_segment(struct gs_pool *pool, uint32_t segment);
-/* Keeps the records of a dead heap unused, and recycles those of the heap that died
- * before it. */
+/* Keeps the records of a dead heap unused for seconds, and recycles those of heaps that
+ * died long before it. */
 void gs_records_lose(struct gs_pool *pool, uint32_t blocks, uint32_t segments);
 
 #endif

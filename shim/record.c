@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 
+#include "pool/hit.h"
 #include "shim/link/real.h"
 #include "shim/settings/environment.h"
 #include "shim/settings/log.h"
@@ -236,7 +237,7 @@ record(struct gs_state *state, const struct gs_call *call, uint64_t key, size_t 
         return 0;
     }
     if (block) {
-        gs_block_set_tag(block, id);
+        gs_block_set_tag_late(block, key, id);
     }
     return id;
 }
@@ -290,21 +291,23 @@ static __attribute__((noinline)) uint32_t made_watched(struct gs_state *state,
     return record(state, call, key, bytes, block, stack, true, traced);
 }
 
-uint32_t gs_record_detailed_block(struct gs_state *state, const struct gs_call *call,
-                                  uint64_t addr, size_t bytes, struct gs_block *block)
+void gs_record_detailed_block(struct gs_state *state, const struct gs_call *call,
+                              uint64_t addr, size_t bytes, struct gs_block *block)
 {
     if (gs_tracing() || is_tallied || !state->tracker) {
-        return made_watched(state, call, addr, bytes, block);
+        (void)made_watched(state, call, addr, bytes, block);
+        return;
     }
     if (!gs_tracker_records(state->tracker)) {
         gs_tracker_pass(state->tracker, addr, true);
-        return 0;
+        return;
     }
     uint32_t stack = choose_stack(state, call->kind, bytes);
     if (__atomic_load_n(&is_scoped, __ATOMIC_RELAXED)) {
-        return record(state, call, addr, bytes, block, stack, true, false);
+        (void)record(state, call, addr, bytes, block, stack, true, false);
+        return;
     }
-    return gs_record_add_block(state, call, addr, bytes, stack);
+    block->live.tag = gs_record_add_block(state, call, addr, bytes, stack);
 }
 
 uint32_t gs_record_alloc(struct gs_state *state, const struct gs_call *call, uint64_t key,

@@ -118,9 +118,9 @@ static inline uint16_t gs_record_api(enum gs_api api)
     return gs_thread.api != GS_API_UNKNOWN ? gs_thread.api : (uint16_t)api;
 }
 
-/* The slow paths of gs_record_block and gs_record_ends. */
-uint32_t gs_record_detailed_block(struct gs_state *state, const struct gs_call *call,
-                                  uint64_t addr, size_t bytes, struct gs_block *block);
+/* The slow paths of gs_record_block, which sets the tag, and gs_record_ends. */
+void gs_record_detailed_block(struct gs_state *state, const struct gs_call *call,
+                              uint64_t addr, size_t bytes, struct gs_block *block);
 void gs_record_detailed_end(struct gs_state *state, uint32_t id, enum gs_api api,
                             uint64_t addr, enum gs_trace_how how);
 
@@ -154,7 +154,7 @@ static inline void gs_record_block(struct gs_state *state,
     /* Two of them, so that the second stays in registers. */
     if (gs_record_is_detailed()) {
         const struct gs_call call = gs_call_in(context, kind, api);
-        *tag = gs_record_detailed_block(state, &call, addr, bytes, block);
+        gs_record_detailed_block(state, &call, addr, bytes, block);
     } else {
         const struct gs_call call = gs_call_in(context, kind, api);
         *tag = gs_record_add_block(state, &call, addr, bytes,

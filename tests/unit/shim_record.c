@@ -4,6 +4,7 @@
  */
 #include <criterion/criterion.h>
 
+#include "pool/heap.h"
 #include "shim/record.h"
 
 #define DEVICE 1
@@ -36,10 +37,12 @@ static void expect_live(unsigned count, const char *when)
 Test(record, each_way_names_the_context_that_memory_ends_with, .init = start)
 {
     struct gs_call call = gs_call_in(&view, GS_MEMORY_DEVICE, GS_API_cuMemAlloc_v2);
+    struct gs_block block = {0};
     uint32_t tag = 0;
 
     cr_expect_neq(gs_record_alloc(&state, &call, AT, 1, NULL), 0);
-    cr_expect_neq(gs_record_detailed_block(&state, &call, AT + 1, 1, NULL), 0);
+    gs_record_detailed_block(&state, &call, AT + 1, 1, &block);
+    cr_expect_neq(gs_block_tag(&block), 0);
     gs_record_block(&state, &view, GS_MEMORY_DEVICE, GS_API_cuMemAlloc_v2, AT + 2, 1,
                     NULL, &tag);
     cr_expect_neq(tag, 0);
