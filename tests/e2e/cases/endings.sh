@@ -48,6 +48,20 @@ for way in shared static linked proc; do
   add_case "endings reset in a capture $way" endings_reset_case "$way"
 done
 
+# The device is reset again and again while other threads allocate and free. It alone sees a thread that writes to
+# the record of a block whose context has ended since: the record may be a hole of another context by then.
+# endings_resets_case WAY [VARIABLE...]
+endings_resets_case() {
+  need_file "$apps/resets_$1"
+  same_as_native "${@:2}" -- "$apps/resets_$1" "$(sized 2000 6000)"
+  expect_only_report shim.err
+}
+for way in shared linked; do
+  add_case "endings resets among calls $way" endings_resets_case "$way" GPUSHIM_LEAK_MAX=3
+done
+add_case "endings resets among calls without caches" endings_resets_case linked GPUSHIM_LEAK_MAX=3 \
+  GPUSHIM_POOL_CACHE=0
+
 # What is lost is told as that, COUNT times.
 # endings_lost_case CORNER COUNT [VARIABLE...]
 endings_lost_case() {
