@@ -15,6 +15,9 @@
 
 #include "gs_locks.h"
 
+/* Rows of the counts by owner. */
+#define OWNER_ROWS 64u
+
 /* How much larger than the request a range may be: an eighth of it. */
 #define TOLERANCE_SHARE 8u
 
@@ -32,6 +35,7 @@ struct gs_ranges {
     void *by_address, *by_size;
     struct node *oldest, *youngest; /* cached */
     size_t kept_bytes;              /* atomic, written under lock */
+    size_t counts[OWNER_ROWS];      /* ranges of the owners of each row */
 };
 
 /* ---- the order of the trees -------------------------------------------------------- */
@@ -120,6 +124,12 @@ static void take_from_kept(struct gs_ranges *ranges, struct node *node)
     set_kept_bytes(ranges, ranges->kept_bytes - node->range.bytes);
 }
 
+/* An owner's row among the counts. Few owners share one. */
+static size_t *count_of(struct gs_ranges *ranges, uint64_t owner)
+{
+    return &ranges->counts[owner * 0x9e3779b97f4a7c15u >> 58];
+}
+
 /* Takes a node out of both trees and the list; the caller frees it. */
 static void take_out(struct gs_ranges *ranges, struct node *node)
 {
@@ -127,6 +137,7 @@ static void take_out(struct gs_ranges *ranges, struct node *node)
         take_from_kept(ranges, node);
     }
     (void)tdelete(node, &ranges->by_address, by_address);
+    --*count_of(ranges, node->range.owner);
 }
 
 /* Adds a range in use; NULL for lack of memory. */
@@ -146,6 +157,7 @@ static struct node *put_in(struct gs_ranges *ranges, const struct gs_managed_ran
         free(node);
         return NULL;
     }
+    ++*count_of(ranges, range->owner);
     return node;
 }
 
@@ -355,11 +367,14 @@ static void visit(const void *at, VISIT when, int depth)
     }
 }
 
-/* All ranges of an owner, as a list; lock is held. */
+/* All ranges of an owner, as a list; lock is held. Contexts that end without managed
+ * memory, as most do, make no other thread wait for a walk over all ranges. */
 static struct node *all_of(struct gs_ranges *ranges, uint64_t owner)
 {
     walk = (struct walk){.owner = owner};
-    twalk(ranges->by_address, visit);
+    if (*count_of(ranges, owner) > 0) {
+        twalk(ranges->by_address, visit);
+    }
     return walk.found;
 }
 
