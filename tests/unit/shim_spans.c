@@ -137,15 +137,17 @@ static bool is_left_out(const char *symbol)
     return false;
 }
 
-/* The functions that name an event, or words of memory; and kernels, with other work
- * whose memory may be pinned. */
+/* The functions that name an event, or words of memory; kernels, and what may give one
+ * pinned memory unseen: host functions, graphics and managed variables. */
 static bool names_others(const char *symbol)
 {
-    return strstr(symbol, "Event") || strncmp(symbol, "cuStreamWaitValue", 17) == 0 ||
+    return strstr(symbol, "GraphicsMap") || strstr(symbol, "HostFunc") ||
+           strstr(symbol, "GetManaged") || strstr(symbol, "AddCallback") ||
+           strstr(symbol, "Event") || strncmp(symbol, "cuStreamWaitValue", 17) == 0 ||
            strncmp(symbol, "cuStreamWriteValue", 18) == 0 ||
            strncmp(symbol, "cuStreamBatchMemOp", 18) == 0 ||
            strncmp(symbol, "cuMemBatchDecompress", 20) == 0 ||
-           (strncmp(symbol, "cuLaunch", 8) == 0 && !strstr(symbol, "HostFunc"));
+           (strncmp(symbol, "cuLaunch", 8) == 0);
 }
 
 static const struct {

@@ -240,8 +240,8 @@ static void expect_report(struct gs_tracker *tracker,
     "MiB each\n"                                                                         \
     "  1,200 from pageable memory, 2.34 GiB: pinned memory (cudaHostAlloc, "             \
     "cudaHostRegister) copies faster, and the call need not wait\n"                      \
-    "  10 with bytes that a copy from the GPU had brought, unchanged, 20.0 MiB: keep "   \
-    "them on the GPU, or copy from GPU to GPU\n"                                         \
+    "  10 with bytes that a copy from the GPU had brought, unchanged, 20.0 MiB: if "     \
+    "the GPU has room keep them there, or copy from GPU to GPU\n"                        \
     "  1,150 followed at once by a synchronize, with no other work before the next: "    \
     "synchronize once, after several\n"                                                  \
     "  0.20 GB/s at best, in 1,200 of 1 MiB and more that found the GPU idle: align "    \
