@@ -174,6 +174,6 @@ Test(args, each_copy_set_event_and_operation_has_its_row)
         copies++;
         cr_expect_neq(has_row, is_left_out(symbol), "%s: %s", symbol, submits[i].row);
     }
-    cr_expect_eq(rows, 127, "%u rows are those of a function", rows);
+    cr_expect_eq(rows, 136, "%u rows are those of a function", rows);
     cr_expect_gt(copies, 67);
 }
