@@ -53,7 +53,10 @@ find_python() {
   done
   key=$(printf '%s\n' "${folders[@]}" | cksum | cut -d' ' -f1)
   env=$zoo/env/$key
-  [[ ! -e $env/had ]] || return 0
+  if [[ -e $env/had ]]; then # of another checkout, maybe
+    ln -sfn "$sources/include/python/gpushim" "$(echo "$env"/lib/python3*/site-packages)/gpushim"
+    return 0
+  fi
   rm -rf "$env"
   if ! python3 -m venv --without-pip "$env" 2>"$work/venv.log"; then
     lacks="Python with venv: $(reason_in "$work/venv.log")"

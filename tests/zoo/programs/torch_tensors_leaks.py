@@ -45,6 +45,7 @@ def counted():
     more = torch.cuda.memory_allocated() - before == len(tensor)
     most = torch.cuda.max_memory_allocated() >= before + len(tensor)
     del tensor
+    torch.cuda.synchronize()  # cudaMallocAsync's memory is in use until then
     reset_peak_memory_stats()
     least = torch.cuda.max_memory_allocated() == torch.cuda.memory_allocated()
     return more, most, least, "allocated_bytes.all.current" in torch.cuda.memory_stats()
