@@ -2,8 +2,9 @@
  * physical.c - tracks the references to memory that has a handle.
  *
  * A program that grows its own segments holds tens of thousands of handles and mappings,
- * so both are found by their keys. A released handle may be reused while its former
- * memory is still mapped: the handle then names the new memory.
+ * so the one are found by their keys, the others in a tree of their addresses. A released
+ * handle may be reused while its former memory is still mapped: the handle then names the
+ * new memory.
  *
  * A multicast object, and an array with parts that memory was mapped into, hold other
  * memory. Such an array has no record: it owns no memory.
@@ -14,6 +15,7 @@
  */
 #include "shim/lifetimes/physical.h"
 
+#include <search.h>
 #include <stdlib.h>
 
 #include "gs_hash.h"
@@ -52,15 +54,14 @@ struct gs_physical {
 };
 
 struct mapping {
-    UT_hash_handle hh; /* in mappings, by its address */
     CUdeviceptr addr;
-    struct gs_physical *memory;
     size_t bytes;
+    struct gs_physical *memory;
 };
 
 static struct gs_mutex lock = GS_MUTEX(GS_RANK_PHYSICAL);
 static struct gs_physical *memories; /* under lock */
-static struct mapping *mappings;     /* under lock */
+static void *mappings;               /* under lock: the root of a tree (tsearch) */
 
 /* ---- with the lock held --------------------------------------------------------- */
 
@@ -71,24 +72,22 @@ static struct gs_physical *find(uint64_t key)
     return memory && memory->references > 0 ? memory : NULL;
 }
 
-/* A mapping that begins in the range, or NULL. */
-static struct mapping *mapping_within(CUdeviceptr addr, size_t bytes)
+/* Orders mappings, which never overlap: equal if they share a byte. */
+static int by_address(const void *left, const void *right)
 {
-    struct mapping *mapping = mappings;
-    while (mapping && mapping->addr - addr >= bytes) {
-        mapping = mapping->hh.next;
+    const struct mapping *a = left, *b = right;
+    if (a->addr < b->addr) {
+        return b->addr - a->addr < a->bytes ? 0 : -1;
     }
-    return mapping;
+    return a->addr - b->addr < b->bytes ? 0 : 1;
 }
 
-/* The mapping around an address. Fast for addresses where a mapping begins. */
-static struct mapping *mapping_at(CUdeviceptr addr)
+/* A mapping that has a byte of the range; NULL: none. */
+static struct mapping *mapping_within(CUdeviceptr addr, size_t bytes)
 {
-    struct mapping *mapping = GS_HASH_FIND(mappings, &addr);
-    for (struct mapping *any = mappings; any && !mapping; any = any->hh.next) {
-        mapping = addr - any->addr < any->bytes ? any : NULL;
-    }
-    return mapping;
+    const struct mapping wanted = {.addr = addr, .bytes = bytes};
+    struct mapping *const *found = bytes ? tfind(&wanted, &mappings, by_address) : NULL;
+    return found ? *found : NULL;
 }
 
 static void take(struct gs_physical *memory)
@@ -145,7 +144,7 @@ static void end_if_unreachable(struct gs_physical *memory, struct gs_physical **
 
 static void unmap(struct mapping *mapping, struct gs_physical **ended)
 {
-    HASH_DEL(mappings, mapping);
+    (void)tdelete(mapping, &mappings, by_address);
     mapping->memory->holds--;
     end_if_unreachable(mapping->memory, ended);
     free(mapping);
@@ -244,7 +243,7 @@ bool gs_physical_referenced(uint64_t key)
 void gs_physical_retained(CUdeviceptr addr)
 {
     gs_mutex_lock(&lock);
-    struct mapping *mapping = mapping_at(addr);
+    struct mapping *mapping = mapping_within(addr, 1);
     if (mapping) {
         mapping->memory->references++;
     }
@@ -282,15 +281,16 @@ void gs_physical_mapped(struct gs_state *state, CUmemGenericAllocationHandle han
     struct mapping *mapping = calloc(1, sizeof(*mapping));
     gs_mutex_lock(&lock);
     struct gs_physical *memory = mapping ? find(gs_key(GS_KEY_ALLOCATION, handle)) : NULL;
-    struct mapping *former = memory ? GS_HASH_FIND(mappings, &addr) : NULL;
-    if (former) { /* unmapped past the hooks */
+    struct mapping *former;
+    while (memory &&
+           (former = mapping_within(addr, bytes))) { /* unmapped past the hooks */
         unmap(former, &ended);
     }
     if (memory) {
         mapping->addr = addr;
         mapping->memory = memory;
         mapping->bytes = bytes;
-        if (GS_HASH_ADD(mappings, addr, mapping)) {
+        if (tsearch(mapping, &mappings, by_address)) {
             memory->holds++;
             mapping = NULL;
         }
@@ -309,14 +309,6 @@ void gs_physical_unmapped(struct gs_state *state, CUdeviceptr addr, size_t bytes
     struct gs_physical *ended = NULL;
     struct mapping *mapping;
     gs_mutex_lock(&lock);
-    /* Mappings of a range follow each other, as the driver requires. */
-    while (bytes > 0 && (mapping = GS_HASH_FIND(mappings, &addr))) {
-        size_t one = mapping->bytes;
-        unmap(mapping, &ended);
-        addr += one;
-        bytes -= one < bytes ? one : bytes;
-    }
-    /* A part of the range was mapped past the hooks. */
     while ((mapping = mapping_within(addr, bytes))) {
         unmap(mapping, &ended);
     }
@@ -342,7 +334,7 @@ void gs_physical_bound(CUmemGenericAllocationHandle handle, size_t offset, size_
         }
     }
     for (size_t done = 0; object && !memory_handle && done < bytes;) {
-        const struct mapping *mapping = mapping_at(addr + done);
+        const struct mapping *mapping = mapping_within(addr + done, 1);
         const struct part part = byte_range(offset + done, 1);
         if (!mapping) {
             break;

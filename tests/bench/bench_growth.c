@@ -160,6 +160,27 @@ static void segments(unsigned long count)
     free(all);
 }
 
+/* Pages of one handle in many places, which go in another order. */
+static void mappings(unsigned long count)
+{
+    const size_t page = 2 << 20;
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemGenericAllocationHandle handle = 0;
+    CUdeviceptr at = 0;
+
+    check(cuMemCreate(&handle, page, &prop, 0), "cuMemCreate");
+    check(cuMemAddressReserve(&at, count * page, 0, 0, 0), "cuMemAddressReserve");
+    for (unsigned long i = 0; i < count; i++)
+        check(cuMemMap(at + i * page, page, 0, handle, 0), "cuMemMap");
+    for (unsigned long first = 0; first < 3; first++) {
+        for (unsigned long i = first; i < count; i += 3)
+            check(cuMemUnmap(at + i * page, page), "cuMemUnmap");
+    }
+    check(cuMemAddressFree(at, count * page), "cuMemAddressFree");
+    check(cuMemRelease(handle), "cuMemRelease");
+}
+
 /* 2^bits call sites of two functions. */
 static void odd(unsigned long path, unsigned bits);
 static __attribute__((noinline)) void even(unsigned long path, unsigned bits)
@@ -206,7 +227,8 @@ int main(int argc, char **argv)
         const char *name;
         void (*run)(unsigned long count);
     } kinds[] = {{"ended", ended},       {"scopes", scopes}, {"contexts", contexts},
-                 {"segments", segments}, {"sites", sites},   {"depth", depth}};
+                 {"segments", segments}, {"sites", sites},   {"depth", depth},
+                 {"mappings", mappings}};
     unsigned long count = argc > 2 ? strtoul(argv[argc - 1], NULL, 10) : 0;
     CUcontext primary = NULL;
 

@@ -69,6 +69,7 @@ GROWTH = {
     "scopes": ("scopes of different names", 500, {}),
     "lines": ("lines of generated Python that allocate", 250, {}),
     "contexts": ("contexts that live at once: created, used, destroyed", 100, {}),
+    "mappings": ("mappings of the program's own", 500, {}),
     "segments": ("idle segments of pages that go back", 50, {"GPUSHIM_POOL_VMM": "on"}),
     "sites": ("call sites, with their report", 500, {}),
     "depth": ("frames of a known stack", 15, {"GPUSHIM_STACK": "depth:128"}),
