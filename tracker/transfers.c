@@ -26,6 +26,7 @@ struct gs_transfers {
     struct gs_mutex lock;
     uint32_t count;
     uint64_t rest_count, rest_bytes;
+    struct gs_transfer_way ways[GS_TRANSFER_WAYS];
     uint16_t slots[SLOTS]; /* numbers of call sites; 0: empty */
     struct gs_transfer_site sites[GS_TRANSFER_SITES];
 };
@@ -68,9 +69,34 @@ static uint32_t find(struct gs_transfers *transfers, const struct gs_transfer *c
     return *number = (uint16_t)transfers->count;
 }
 
+/* In bytes a second; 0: not measured. */
+static uint64_t rate_of(const struct gs_transfer *copy)
+{
+    return copy->took_ns ? (uint64_t)((double)copy->bytes * 1e9 / (double)copy->took_ns)
+                         : 0;
+}
+
+static void add_to_way(struct gs_transfers *transfers, const struct gs_transfer *copy)
+{
+    const enum gs_transfer_memory memory = copy->bytes <= GS_TRANSFER_SMALL_BYTES
+                                               ? GS_TRANSFER_OF_FEW
+                                           : copy->pageable ? GS_TRANSFER_FROM_PAGEABLE
+                                                            : GS_TRANSFER_FROM_PINNED;
+    struct gs_transfer_way *way =
+        &transfers->ways[(memory * 2u + copy->to_host) * 2u + copy->asynchronous];
+    const uint64_t rate = rate_of(copy);
+
+    way->memory = memory;
+    way->to_host = copy->to_host;
+    way->asynchronous = copy->asynchronous;
+    way->count++;
+    way->bytes += copy->bytes;
+    way->fastest_rate = rate > way->fastest_rate ? rate : way->fastest_rate;
+}
+
 static void add_rate(struct gs_transfer_site *site, const struct gs_transfer *copy)
 {
-    uint64_t rate = (uint64_t)((double)copy->bytes * 1e9 / (double)copy->took_ns);
+    uint64_t rate = rate_of(copy);
 
     site->timed_count++;
     site->unaligned_count += copy->unaligned;
@@ -85,6 +111,7 @@ uint32_t gs_transfers_add(struct gs_transfers *transfers, const struct gs_transf
     const bool small = bytes <= GS_TRANSFER_SMALL_BYTES;
 
     gs_mutex_lock(&transfers->lock);
+    add_to_way(transfers, copy);
     uint32_t number = find(transfers, copy);
     if (number == 0) {
         transfers->rest_count++;
@@ -146,6 +173,27 @@ static int compare(const void *left, const void *right)
     return a->to_host == b->to_host ? strcmp(a->call, b->call) : a->to_host - b->to_host;
 }
 
+static int compare_ways(const void *left, const void *right)
+{
+    const struct gs_transfer_way *a = left, *b = right;
+
+    if (a->bytes != b->bytes) {
+        return a->bytes < b->bytes ? 1 : -1;
+    }
+    return a < b ? -1 : 1;
+}
+
+/* Copies the ways of which there are copies. */
+static void take_ways(const struct gs_transfers *transfers, struct gs_transfer_list *list)
+{
+    for (size_t i = 0; i < GS_TRANSFER_WAYS; i++) {
+        if (transfers->ways[i].count != 0) {
+            list->ways[list->way_count++] = transfers->ways[i];
+        }
+    }
+    qsort(list->ways, list->way_count, sizeof(list->ways[0]), compare_ways);
+}
+
 struct gs_transfer_list gs_transfers_slow(struct gs_transfers *transfers)
 {
     struct gs_transfer_list list = {0};
@@ -153,6 +201,7 @@ struct gs_transfer_list gs_transfers_slow(struct gs_transfers *transfers)
     gs_mutex_lock(&transfers->lock);
     list.rest_count = transfers->rest_count;
     list.rest_bytes = transfers->rest_bytes;
+    take_ways(transfers, &list);
     list.sites = malloc((transfers->count + 1) * sizeof(*list.sites));
     for (size_t i = 0; i < transfers->count && list.sites; i++) {
         if (gs_transfer_hints(&transfers->sites[i]) != 0) {
@@ -160,7 +209,7 @@ struct gs_transfer_list gs_transfers_slow(struct gs_transfers *transfers)
         }
     }
     gs_mutex_unlock(&transfers->lock);
-    if (list.count != 0) {
+    if (list.sites) {
         qsort(list.sites, list.count, sizeof(*list.sites), compare);
     }
     return list;

@@ -23,11 +23,12 @@ struct gs_transfer {
     const char *call; /* the driver's name; static */
     uint32_t stack;   /* 0: none; then the copies of a call are one call site */
     bool to_host;     /* else to the device */
-    bool pageable;    /* not small, and its host memory is pageable */
-    bool in_a_row;    /* directly after another of its thread, in the same direction, both
-                       * small or both not */
-    bool unaligned;   /* one end is off GS_TRANSFER_ALIGNMENT; the driver copies pageable
-                       * memory to a buffer of its own first, so that does not count */
+    bool asynchronous;
+    bool pageable;  /* not small, and its host memory is pageable */
+    bool in_a_row;  /* directly after another of its thread, in the same direction, both
+                     * small or both not */
+    bool unaligned; /* one end is off GS_TRANSFER_ALIGNMENT; the driver copies pageable
+                     * memory to a buffer of its own first, so that does not count */
     bool returns; /* to the device, with the bytes that a copy to the host had brought */
     uint64_t bytes;
     uint64_t took_ns; /* time of a copy that began on an idle device; 0: not measured */
@@ -50,6 +51,21 @@ struct gs_transfer_site {
     uint64_t returned_count, returned_bytes;
 };
 
+/* The sums of the copies of a program that are made alike. */
+enum gs_transfer_memory {
+    GS_TRANSFER_FROM_PAGEABLE,
+    GS_TRANSFER_FROM_PINNED, /* or what the device reads as fast as pinned memory */
+    GS_TRANSFER_OF_FEW,      /* at most GS_TRANSFER_SMALL_BYTES, of any memory */
+    GS_TRANSFER_MEMORIES
+};
+struct gs_transfer_way {
+    bool to_host, asynchronous;
+    enum gs_transfer_memory memory;
+    uint64_t count, bytes;
+    uint64_t fastest_rate; /* of the measured ones; bytes a second; 0: none */
+};
+#define GS_TRANSFER_WAYS (2u * 2u * GS_TRANSFER_MEMORIES)
+
 /* The problems of a call site's copies; bits. */
 enum gs_transfer_hint {
     GS_TRANSFER_PAGEABLE = 1, /* repeatedly from or to pageable memory */
@@ -70,12 +86,15 @@ uint32_t gs_transfers_add(struct gs_transfers *transfers, const struct gs_transf
 /* Adds that a copy in a row was directly followed by a synchronize. */
 void gs_transfers_add_wait(struct gs_transfers *transfers, uint32_t site);
 
-/* The call sites with hints, those that cost most first; and the copies without a call
- * site. The caller frees `sites`; without memory there are none. */
+/* The call sites with hints, those that cost most first; the copies without a call site;
+ * and all copies by the way in which they are made, those of most bytes first. The caller
+ * frees `sites`; without memory there are none. */
 struct gs_transfer_list {
     struct gs_transfer_site *sites;
     size_t count;
     uint64_t rest_count, rest_bytes;
+    struct gs_transfer_way ways[GS_TRANSFER_WAYS];
+    unsigned way_count;
 };
 struct gs_transfer_list gs_transfers_slow(struct gs_transfers *transfers);
 

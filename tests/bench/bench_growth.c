@@ -169,6 +169,8 @@ static void mappings(unsigned long count)
     CUmemGenericAllocationHandle handle = 0;
     CUdeviceptr at = 0;
 
+    if (count == 0)
+        return;
     check(cuMemCreate(&handle, page, &prop, 0), "cuMemCreate");
     check(cuMemAddressReserve(&at, count * page, 0, 0, 0), "cuMemAddressReserve");
     for (unsigned long i = 0; i < count; i++)

@@ -202,6 +202,7 @@ static struct gs_tracker *make_report(struct gs_report_config *config)
     struct gs_stacks *stacks = test_stacks();
     struct gs_tracker *tracker = test_tracker(stacks);
     struct gs_transfer copy = {.call = "cuMemcpyHtoDAsync",
+                               .asynchronous = true,
                                .stack = TEST_STACK(stacks, AT_LOAD, AT_MAIN),
                                .bytes = 2 * GS_MIB,
                                .pageable = true,
@@ -235,6 +236,12 @@ static void expect_report(struct gs_tracker *tracker,
 
 #define HEAD    "gpushim 0.1.0: ./app --fast   host n07  10m00s  exit 0\n"
 #define SUMMARY "SUMMARY: gpushim: 0 errors, 0 B leaked in 0 allocations, 0 call sites\n"
+#define ALL                                                                              \
+    "Copies between host and GPU                     copies        bytes      fastest\n" \
+    "  host to GPU, pageable, asynchronous            1,200     2.34 GiB      0.20 "     \
+    "GB/s\n"                                                                             \
+    "  GPU to host, at most 64 KiB, synchronous         100        400 B\n"              \
+    "\n"
 #define FIRST                                                                            \
     "SLOW COPIES 1: 1,200 from host to GPU by cuMemcpyHtoDAsync, 2.34 GiB in all, 2.00 " \
     "MiB each\n"                                                                         \
@@ -258,7 +265,7 @@ Test(transfers, in_a_report)
 
     expect_report(tracker, &config,
                   HEAD
-                  "\n" FIRST
+                  "\n" ALL FIRST
                   "SLOW COPIES 2: 100 from GPU to host by cuMemcpyDtoH, 400 B in all, 4 "
                   "B each\n"
                   "  100 of at most 64 KiB, 100 of them right after another: one copy "
@@ -267,7 +274,8 @@ Test(transfers, in_a_report)
                   "\n" SUMMARY);
     config.max_groups = 1;
     expect_report(tracker, &config,
-                  HEAD "\n" FIRST "1 more call site with slow copies (GPUSHIM_LEAK_MAX)\n"
+                  HEAD "\n" ALL FIRST
+                       "1 more call site with slow copies (GPUSHIM_LEAK_MAX)\n"
                        "\n" SUMMARY);
     config.transfers = NULL;
     expect_report(tracker, &config, HEAD SUMMARY);
@@ -336,4 +344,32 @@ Test(transfers, in_json)
               "%s", bytes.data);
     free(bytes.data);
     gs_tracker_destroy(tracker);
+}
+
+Test(transfers, all_copies_are_summed_by_the_way_they_are_made)
+{
+    struct gs_transfer copy = large;
+
+    add(copy, 3);
+    copy.pageable = true;
+    add(copy, 5);
+    copy.asynchronous = true;
+    copy.took_ns = 1000;
+    add(copy, 1);
+    add(small, 2);
+
+    struct gs_transfer_list list = gs_transfers_slow(transfers);
+
+    cr_assert_eq(list.way_count, 4);
+    cr_expect_eq(list.ways[0].bytes, 5 * LARGE);
+    cr_expect_eq(list.ways[0].memory, GS_TRANSFER_FROM_PAGEABLE);
+    cr_expect_not(list.ways[0].asynchronous);
+    cr_expect_eq(list.ways[0].fastest_rate, 0);
+    cr_expect_eq(list.ways[1].count, 3);
+    cr_expect_eq(list.ways[1].memory, GS_TRANSFER_FROM_PINNED);
+    cr_expect(list.ways[2].asynchronous);
+    cr_expect_eq(list.ways[2].fastest_rate, (uint64_t)LARGE * 1000000);
+    cr_expect_eq(list.ways[3].bytes, 200);
+    cr_expect_eq(list.ways[3].memory, GS_TRANSFER_OF_FEW);
+    free(list.sites);
 }

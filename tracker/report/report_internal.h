@@ -468,8 +468,11 @@ void gs_report_leaks(const struct gs_report_writer *writer);
  * line of each. */
 void gs_report_peaks(const struct gs_report_writer *writer);
 void gs_report_peak_lines(const struct gs_report_writer *writer);
-/* Prints the call sites with slow copies, if copies were recorded; report_transfers.c. */
+/* Prints all copies by the way they are made, and the call sites with slow ones, if
+ * copies were recorded; report_transfers.c. */
 void gs_report_transfers(const struct gs_report_writer *writer);
+/* What a row of their table is called by; static. */
+const char *gs_report_transfer_memory(enum gs_transfer_memory memory);
 /* Prints the last snapshot of growing call sites, if requested; growth.c. */
 void gs_report_growth(const struct gs_report_writer *writer);
 /* Adds the paths of its stacks. */

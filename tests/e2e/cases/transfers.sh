@@ -236,12 +236,52 @@ slow_json_case() {
   expect_equal "the pageable ones" \
     '["device", ["pageable"], 12, 1572864, 131072, 131072, 12, 1572864, 0, 0, 0, 0, 0, 0]' \
     "$(slow_json r 2)"
+  expect_equal "all of the device's" '[["pageable", false, 12, 1572864], ["at most 64 KiB", false, 200, 819200], ["at most 64 KiB", false, 1, 4096]]' \
+    "$(json_get r copies | python3 -c 'import json, sys
+print(json.dumps([[way["memory"], way["asynchronous"], way["count"], way["bytes"]]
+                  for way in json.load(sys.stdin) if not way["asynchronous"] and way["memory"] != "pinned"]))')"
   expect_equal "others" '{"count": 0, "bytes": 0}' "$(json_get r other_copies)"
   expect_equal "call" '"cudaMemcpyAsync"' "$(json_get r slow_copies 0 call)"
   expect_equal "function" '"put_and_wait"' \
     "$(json_get r frames "$(json_get r slow_copies 0 stack 0)" function)"
   [[ $(json_get r slow_copies | grep -o '"call"' | wc -l) -eq 3 ]] || fail "not three"
 }
+
+# All copies by the way they are made (those to the host are the program's checks): where some are slow, or asked for. Alone sees copies summed under another way,
+# or not at all because none of them is slow.
+slow_ways_case() {
+  slow_ways "$1" pageable small waited pinned back
+  cat >wanted <<'END'
+Copies between host and GPU                     copies        bytes      fastest
+  host to GPU, pinned, synchronous                 122     15.3 MiB
+  host to GPU, pinned, asynchronous                120     15.0 MiB
+  host to GPU, pageable, synchronous                12     1.50 MiB
+  GPU to host, pageable, synchronous                10     1.25 MiB
+  host to GPU, at most 64 KiB, synchronous         200      800 KiB
+  GPU to host, pinned, synchronous                   3      384 KiB
+  GPU to host, at most 64 KiB, synchronous           1     4.00 KiB
+END
+  diff -u wanted found || fail "another table"
+  slow_ways "$1" pinned
+  diff -u /dev/null found || fail "a table where nothing is slow"
+  slow_ways "$1" GPUSHIM_VERBOSE=2 pinned
+  cat >wanted <<'END'
+Copies between host and GPU                     copies        bytes      fastest
+  host to GPU, pinned, synchronous                 121     15.1 MiB
+  GPU to host, pinned, synchronous                   1      128 KiB
+END
+  diff -u wanted found || fail "another table"
+}
+slow_ways() {
+  local settings=() way=$1
+
+  shift
+  [[ $1 != *=* ]] || { settings=("$1") && shift; }
+  preloaded shim "$transfers_on" "${settings[@]}" -- "$apps/transfers_$way" "$@"
+  sed -nE 's/^==[0-9]+== (Copies between|  (host|GPU) to )/\1/p' shim.err >found
+}
+add_case "transfers by the way they are made shared" slow_ways_case shared
+add_case "transfers by the way they are made linked" slow_ways_case linked
 
 # slow_json FILE NUMBER: the members of a call site.
 slow_json() {

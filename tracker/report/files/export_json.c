@@ -756,6 +756,19 @@ static void put_slow_copy(const struct gs_export *export, struct gs_json *json,
     gs_json_close(json, '}');
 }
 
+static void put_copies(struct gs_json *json, const struct gs_transfer_way *way)
+{
+    gs_json_open(json, '{');
+    gs_json_member_text(json, "to", way->to_host ? "host" : "device");
+    gs_json_member_text(json, "memory", gs_report_transfer_memory(way->memory));
+    gs_json_key(json, "asynchronous");
+    gs_json_bool(json, way->asynchronous);
+    gs_json_member(json, "count", way->count);
+    gs_json_member(json, "bytes", way->bytes);
+    gs_json_member(json, "fastest_bytes_per_s", way->fastest_rate);
+    gs_json_close(json, '}');
+}
+
 /* Writes nothing if copies were not recorded. */
 static void put_slow_copies(const struct gs_export *export, struct gs_json *json)
 {
@@ -764,6 +777,11 @@ static void put_slow_copies(const struct gs_export *export, struct gs_json *json
     if (!export->config->transfers) {
         return;
     }
+    gs_json_member_open(json, "copies", '[');
+    for (unsigned i = 0; i < slow->way_count; i++) {
+        put_copies(json, &slow->ways[i]);
+    }
+    gs_json_close(json, ']');
     gs_json_member_open(json, "slow_copies", '[');
     for (size_t i = 0; i < slow->count; i++) {
         put_slow_copy(export, json, &slow->sites[i]);

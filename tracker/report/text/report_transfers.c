@@ -77,12 +77,56 @@ static void write_hints(const struct gs_report_writer *writer,
     }
 }
 
+/* "  host to GPU, pageable, synchronous        12     1.50 MiB   3.20 GB/s" */
+static void write_way(const struct gs_report_writer *writer,
+                      const struct gs_transfer_way *way)
+{
+    const uint64_t rate = way->fastest_rate / 10000000;
+    char name[64], count[32], bytes[24];
+
+    snprintf(name, sizeof(name), "%s, %s, %s",
+             way->to_host ? "GPU to host" : "host to GPU",
+             gs_report_transfer_memory(way->memory),
+             way->asynchronous ? "asynchronous" : "synchronous");
+    gs_text_add(writer->text, "%s  %-42s %9s %12s", writer->prefix, name,
+                gs_text_count(way->count, count), gs_text_bytes(way->bytes, bytes));
+    if (way->fastest_rate != 0) {
+        gs_text_add(writer->text, " %6u.%02u GB/s", (unsigned)(rate / 100),
+                    (unsigned)(rate % 100));
+    }
+    gs_text_add(writer->text, "\n");
+}
+
+static void write_ways(const struct gs_report_writer *writer)
+{
+    const struct gs_transfer_list *slow = &writer->data->slow;
+
+    if (slow->way_count == 0 || (slow->count == 0 && !writer->config->show_pool)) {
+        return;
+    }
+    gs_text_add(writer->text, "%s%-44s %9s %12s %12s\n", writer->prefix,
+                "Copies between host and GPU", "copies", "bytes", "fastest");
+    for (unsigned i = 0; i < slow->way_count; i++) {
+        write_way(writer, &slow->ways[i]);
+    }
+    gs_report_blank(writer);
+}
+
+const char *gs_report_transfer_memory(enum gs_transfer_memory memory)
+{
+    static const char *const names[GS_TRANSFER_MEMORIES] = {"pageable", "pinned",
+                                                            "at most 64 KiB"};
+
+    return names[memory];
+}
+
 void gs_report_transfers(const struct gs_report_writer *writer)
 {
     const struct gs_report_data *data = writer->data;
     const size_t more = data->slow.count - data->slow_shown;
     char count[32], bytes[24], most[32];
 
+    write_ways(writer);
     for (size_t i = 0; i < data->slow_shown; i++) {
         const struct gs_transfer_site *site = &data->slow.sites[i];
         struct gs_shown_stack stack =

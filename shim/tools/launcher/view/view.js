@@ -609,6 +609,12 @@ function copyNote(site) {
     list(site.hints).map((hint) => advice[hint] ?? hint).join('; ');
 }
 
+function copiesText({ to, memory, asynchronous, count, bytes, fastest_bytes_per_s: rate }) {
+  return `Copies ${to === 'host' ? 'from GPU to host' : 'from host to GPU'}, ${memory}, ` +
+    `${asynchronous ? 'asynchronous' : 'synchronous'}: ${countText(count)}, ${bytesText(bytes)}` +
+    (rate > 0 ? `, at best ${(rate / 1e9).toFixed(2)} GB/s` : '');
+}
+
 function notesOf({ no_start, uncounted, order_ended }) {
   const lacking = report.not_grouped, recorded = report.recorded;
   const hasPool = list(report.devices).some((device) => device.pool);
@@ -629,6 +635,7 @@ function notesOf({ no_start, uncounted, order_ended }) {
     lacking && lacking.count > 0 &&
       `${bytesText(lacking.bytes)} in ${counted(lacking.count, 'allocation')} not grouped: out of memory`,
     ...list(report.hints).map((hint) => hint && hint.text),
+    ...list(report.copies).map((way) => way && copiesText(way)),
     ...list(report.slow_copies).map((site) => site && copyNote(site)),
     report.note,
   ].filter(Boolean);
