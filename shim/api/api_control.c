@@ -17,6 +17,7 @@
 #include "shim/limits/mem_limits.h"
 #include "shim/report/interim.h"
 #include "shim/report/leak_rules.h"
+#include "shim/report/write_rules.h"
 #include "shim/report/outputs.h"
 #include "shim/settings/output_ours.h"
 #include "shim/report/report_settings.h"

@@ -1,6 +1,5 @@
 /*
- * leak_rules.c - reads the files named in GPUSHIM_SUPPRESSIONS, and adds rules to the one
- * of GPUSHIM_WRITE_SUPPRESSIONS.
+ * leak_rules.c - reads the files named in GPUSHIM_SUPPRESSIONS.
  *
  * Reads them at the first CUDA call, not at exit: their errors should be known before a
  * long run, and the program may change its folder before its exit.
@@ -11,36 +10,26 @@
 #include "shim/report/leak_rules.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "gs_uncancelled.h"
-#include "gs_wait.h"
-#include "shim/settings/link_open.h"
 #include "shim/settings/log.h"
-#include "shim/settings/log_pattern.h"
 #include "shim/settings/output.h"
 #include "shim/settings/read_file.h"
 #include "shim/settings/start_folder.h"
+#include "shim/report/write_rules.h"
 
 /* A larger file is not a file of rules. */
 #define FILE_BYTES_MAX (64 * GS_MIB)
 /* Malformed lines of a file that are logged one by one. */
 #define PROBLEMS_LOGGED 20u
 
-/* Tries, 10 ms apart, to be the one process that adds rules to a file. */
-#define TURN_TRIES 200u
-
 static struct gs_suppressions *rules; /* atomic */
 static bool started;
-static bool denies;          /* constant after start */
-static const char *added_to; /* a pattern, absolute; NULL: no file; atomic */
+static bool denies; /* constant after start */
 
 /* Why a change of the rules is refused: the first problem. */
 struct refusal {
@@ -212,19 +201,6 @@ static const char *unreadable(const char *list)
     return NULL;
 }
 
-const char *gs_rules_change_file(const char *path)
-{
-    char *kept = path[0] ? malloc(PATH_MAX) : NULL;
-    if (path[0] && !kept) {
-        return gs_status_text(GS_ERR_HOST_NOMEM);
-    }
-    if (kept) {
-        gs_log_pattern_keep(kept, path);
-    }
-    __atomic_store_n(&added_to, kept, __ATOMIC_RELEASE);
-    return NULL;
-}
-
 const char *gs_rules_change(const char *files, bool builtin)
 {
     static struct refusal refusal; /* under the lock of the options */
@@ -261,138 +237,4 @@ bool gs_rules_deny(void)
 struct gs_suppressions *gs_rules(void)
 {
     return __atomic_load_n(&rules, __ATOMIC_ACQUIRE);
-}
-
-/* ---- a file of rules to add to ---------------------------------------------------- */
-
-bool gs_rules_wanted(void)
-{
-    return __atomic_load_n(&added_to, __ATOMIC_ACQUIRE) != NULL;
-}
-
-/* Waits for its turn, unless another process keeps it. */
-static void take_turn(int fd)
-{
-    for (unsigned i = 0; i < TURN_TRIES && flock(fd, LOCK_EX | LOCK_NB) != 0 &&
-                         (errno == EWOULDBLOCK || errno == EINTR);
-         i++) {
-        gs_nap(10000000u);
-    }
-}
-
-/* Whether the text has the line; `length` counts its newline. */
-static bool has_line(const char *text, const char *line, size_t length)
-{
-    for (const char *at = text; (at = strstr(at, "leak:")) != NULL; at++) {
-        if ((at == text || at[-1] == '\n') && strncmp(at, line, length - 1) == 0 &&
-            (at[length - 1] == '\n' || at[length - 1] == '\0')) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Fills `out` with the rules that the text lacks, below a comment; returns how many. */
-static unsigned add_missing_rules(const char *text, const char *command,
-                                  const struct gs_text *found, struct gs_text *out)
-{
-    const char *end = strchr(text, '\0');
-    unsigned count = 0;
-    size_t length;
-    for (const char *line = found->data; *line; line += length) {
-        length = strcspn(line, "\n") + 1;
-        if (has_line(text, line, length)) {
-            continue;
-        }
-        if (count++ == 0) {
-            gs_text_add(out, "%s# %s\n", end > text && end[-1] != '\n' ? "\n" : "",
-                        command);
-        }
-        gs_text_add_bytes(out, line, length);
-    }
-    return count;
-}
-
-/* Returns whether a text may be one of rules: its first line that is no comment begins as
- * a rule does, "word:". */
-static bool are_rules(const char *text)
-{
-    while (*text) {
-        const char *line = text + strspn(text, " \t\r\n");
-        if (*line && *line != '#') {
-            size_t word = strspn(line, "abcdefghijklmnopqrstuvwxyz");
-            return word > 0 && line[word] == ':';
-        }
-        text = line + strcspn(line, "\n");
-    }
-    return true;
-}
-
-/* Returns what is wrong; NULL: nothing. */
-static const char *add_to(int fd, const char *command, const struct gs_text *found,
-                          unsigned *count)
-{
-    struct stat info;
-    struct gs_text more = {0};
-    size_t done;
-    int error = fstat(fd, &info) != 0 ? errno : 0;
-    if (!error && !S_ISREG(info.st_mode)) {
-        return "not a regular file";
-    }
-    if (!error && info.st_size > (off_t)FILE_BYTES_MAX) {
-        return "larger than 64 MiB";
-    }
-    char *text = error ? NULL : calloc(1, (size_t)info.st_size + 1);
-    if (text && pread(fd, text, (size_t)info.st_size, 0) < 0) {
-        error = errno;
-    }
-    if (text && !error && !are_rules(text)) {
-        free(text);
-        return "not a file of rules";
-    }
-    if (text && !error) {
-        *count = add_missing_rules(text, command, found, &more);
-        error = more.truncated ? ENOMEM
-                : *count == 0  ? 0
-                               : gs_output_write(fd, more.data, more.length, &done);
-        if (error && ftruncate(fd, info.st_size) != 0) {
-            error = errno; /* the end of a rule that is cut off may be missing */
-        }
-    }
-    error = text ? error : error ? error : ENOMEM;
-    gs_text_free(&more);
-    free(text);
-    return error ? gs_output_error_text(error) : NULL;
-}
-
-void gs_rules_write(const struct gs_text *found, const char *command)
-{
-    static char path[PATH_MAX]; /* one report is written at a time */
-    const char *pattern = __atomic_load_n(&added_to, __ATOMIC_ACQUIRE);
-    unsigned count = 0;
-    if (!found->data || !pattern) {
-        return; /* no leak has a rule */
-    }
-    int before = gs_uncancelled_begin();
-    int fd = -1;
-    const char *problem = gs_output_error_text(ENAMETOOLONG);
-    if (gs_log_pattern_expand(pattern, path, sizeof(path)) == GS_OK) {
-        fd = gs_link_open(path, O_RDWR | O_APPEND | O_CREAT, NULL);
-        problem = fd < 0 ? gs_output_error_text(errno) : NULL;
-    }
-    if (fd >= 0) {
-        take_turn(fd);
-        problem = add_to(fd, command, found, &count);
-        close(fd);
-    }
-    gs_uncancelled_end(before);
-    if (problem) {
-        gs_log_line(
-            GS_LOG_ERROR,
-            "GPUSHIM_WRITE_SUPPRESSIONS: cannot write %.800s: %s; no rule is added",
-            path[0] ? path : pattern, problem);
-    } else if (count > 0) {
-        gs_log_line(GS_LOG_WARN, "%u rule%s added to %.800s", count,
-                    count == 1 ? "" : "s", path);
-    }
 }

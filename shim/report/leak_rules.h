@@ -16,8 +16,6 @@ void gs_rules_start(const struct gs_options *options);
 /* Replaces the rules while the program runs. Returns NULL, or why not, as the end of a
  * sentence. One caller at a time. builtin: with the built-in ones. */
 const char *gs_rules_change(const char *files, bool builtin);
-/* Changes GPUSHIM_WRITE_SUPPRESSIONS, likewise. */
-const char *gs_rules_change_file(const char *path);
 
 /* For the report; NULL: none. */
 struct gs_suppressions *gs_rules(void);
@@ -29,11 +27,5 @@ bool gs_rules_is_rule(const char *list);
 /* Whether a rule denies calls: the tracker then sums up all allocations by call site.
  * Constant after start. */
 bool gs_rules_deny(void);
-
-/* Whether GPUSHIM_WRITE_SUPPRESSIONS names a file. */
-bool gs_rules_wanted(void);
-/* Adds to that file the rules that it lacks, all or none of them, and logs how many, or
- * why not. Processes of one run take turns. */
-void gs_rules_write(const struct gs_text *found, const char *command);
 
 #endif

@@ -13,6 +13,7 @@
 
 #include "shim/cuda/cuda_names.h"
 #include "shim/report/leak_rules.h"
+#include "shim/report/write_rules.h"
 #include "shim/settings/environment.h"
 #include "shim/settings/log.h"
 #include "shim/settings/progress.h"

@@ -168,6 +168,68 @@ for way in shared static proc; do
   add_case "suppressions written $way" suppress_write_case "$way"
 done
 
+# known_rules_case WAY CASE RULES: the rules of a run suppress the leaks of the next, and no more than those. Alone sees a
+# rule that takes the leaks of a later one.
+known_rules_case() {
+  preloaded shim GPUSHIM_WRITE_SUPPRESSIONS=rules -- "$apps/known_$1" "$2"
+  expect_equal "rules" "$3" "$(grep -v '^#' rules)"
+  preloaded known GPUSHIM_SUPPRESSIONS=rules GPUSHIM_ERROR_EXITCODE=3 -- "$apps/known_$1" "$2"
+  expect_status known 0
+  expect_text known.err ' SUMMARY: gpushim: 0 errors, 0 B leaked '
+  preloaded other GPUSHIM_SUPPRESSIONS=rules GPUSHIM_ERROR_EXITCODE=3 -- "$apps/known_$1" grown 100000
+  expect_status other 3
+}
+for way in shared linked; do
+  add_case "suppressions of a helper $way" known_rules_case "$way" helper 'leak:^allocate$ from=^load$ max_bytes=1000
+leak:^allocate$ max_bytes=5000'
+  add_case "suppressions of a function and its callee $way" known_rules_case "$way" nested \
+    'leak:^allocate$ from=^build$ max_bytes=8000
+leak:^build$ max_bytes=12345
+leak:^allocate$ max_bytes=300'
+  # It matches the other one's leak, too, which is more than its cap.
+  add_case "suppressions of main $way" known_rules_case "$way" outermost 'leak:^main$ max_bytes=5000'
+done
+
+# A cap is raised where it stands, with what a reader wrote around it; a rule that needs more callers goes before one with
+# fewer, not behind it where it would never count.
+known_update_case() {
+  printf '%s\n' '# mine' 'leak:^load$ max_bytes=1K' '' 'leak:^allocate$ max_bytes=5000' 'free:kept' >rules
+  preloaded shim GPUSHIM_WRITE_SUPPRESSIONS=rules -- "$apps/known_shared" helper
+  expect_count shim.err '^gpushim: 1 rule added to .*/rules$' 1
+  preloaded more GPUSHIM_WRITE_SUPPRESSIONS=rules -- "$apps/known_shared" grown 2000
+  cat >wanted <<'END'
+# mine
+leak:^load$ max_bytes=1K
+
+leak:^allocate$ from=^load$ max_bytes=2000
+leak:^allocate$ max_bytes=5000
+free:kept
+END
+  diff -u wanted rules || fail "other rules"
+  expect_count more.err '^gpushim: 1 rule raised in .*/rules$' 1
+  preloaded less GPUSHIM_WRITE_SUPPRESSIONS=rules -- "$apps/known_shared" grown 3
+  diff -u wanted rules || fail "a smaller leak changes the rules"
+  expect_count less.err '^gpushim:' 0
+}
+add_case "suppressions written again" known_update_case
+
+# Processes of one run: the largest leak of each rule.
+known_processes_case() {
+  preloaded shim GPUSHIM_WRITE_SUPPRESSIONS=rules -- sh -c "$apps/known_shared grown 1000; $apps/known_shared grown 2000"
+  expect_equal "rules" 'leak:^allocate$ from=^load$ max_bytes=2000' "$(grep -v '^#' rules)"
+}
+add_case "suppressions written by one after another" known_processes_case
+
+# Where nothing leaks there is a file for the next run, too.
+known_no_leak_case() {
+  preloaded shim GPUSHIM_WRITE_SUPPRESSIONS=rules -- "$apps/known_shared" none
+  expect_count rules '^# .*/known_shared none: no rule$' 1
+  preloaded known GPUSHIM_SUPPRESSIONS=rules GPUSHIM_ERROR_EXITCODE=3 -- "$apps/known_shared" none
+  expect_status known 0
+  expect_clean known.err
+}
+add_case "suppressions written without a leak" known_no_leak_case
+
 # Processes that write at once do not mix, and add each rule once; what was there stays.
 suppress_write_crowd_case() {
   local i

@@ -273,8 +273,19 @@ struct advice {
     char file[PATTERN_BYTES];
     char from[CALLERS_MAX * 2 * PATTERN_BYTES + 1]; /* as gs_rule.from */
     size_t from_bytes;                              /* in use */
-    uint64_t bytes;                                 /* of all leaks that share the rule */
-    size_t same;                                    /* the first leak with this rule */
+    unsigned callers;                               /* in `from` */
+    uint64_t bytes; /* of the leaks that the rule takes, by the order of the rules */
+    size_t same;    /* the leak whose rule takes this one; NO_RULE: none does */
+};
+
+#define NO_RULE SIZE_MAX
+
+/* The rules of the first leaks, one each. */
+struct advices {
+    struct advice *all;
+    size_t count;
+    size_t *order; /* of those to be written, which leak's rule: the first one decides */
+    size_t rules;
 };
 
 /* Adds a caller to the rule's from= patterns, which have no spaces. */
@@ -294,22 +305,33 @@ static void add_caller(struct advice *advice, struct gs_rule_functions *function
     at += strlen(at) + 1;
     *at = '\0';
     advice->from_bytes = (size_t)(at - advice->from);
+    advice->callers++;
 }
 
-/* Returns true if the rule matches a leak of the first `count` other than `number` that
- * is named. */
+/* Returns true if the rule matches the leak of that number. */
+static bool matches(const struct gs_report_writer *writer, size_t number,
+                    const struct advice *advice)
+{
+    struct gs_shown_stack stack = gs_frame_table_show(
+        writer->frames, writer->config, writer->data->groups.items[number].stack);
+
+    for (unsigned i = 0; i < stack.count; i++) {
+        if (gs_report_frame_matches(&stack.frames[i], advice->pattern) &&
+            gs_pattern_matches_file(advice->file, stack.frames[i].result.file) &&
+            gs_report_callers_match(&stack, i, advice->from)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Returns true if the rule matches a leak of the first `count` other than `number`. */
 static bool matches_another(const struct gs_report_writer *writer, size_t number,
                             size_t count, const struct advice *advice)
 {
     for (size_t i = 0; i < count; i++) {
-        struct gs_shown_stack stack = gs_frame_table_show(
-            writer->frames, writer->config, writer->data->groups.items[i].stack);
-        for (unsigned j = 0; i != number && j < stack.count; j++) {
-            if (gs_report_frame_matches(&stack.frames[j], advice->pattern) &&
-                gs_pattern_matches_file(advice->file, stack.frames[j].result.file) &&
-                gs_report_callers_match(&stack, j, advice->from)) {
-                return true;
-            }
+        if (i != number && matches(writer, i, advice)) {
+            return true;
         }
     }
     return false;
@@ -342,7 +364,6 @@ static void make_advice(const struct gs_report_writer *writer,
     unsigned i = program_frame(&stack), first = i, callers = 0;
 
     memset(out, 0, sizeof(*out));
-    out->bytes = gs_group_shown_bytes(group);
     if (i == stack.count) {
         return;
     }
@@ -365,6 +386,27 @@ static void make_advice(const struct gs_report_writer *writer,
     }
 }
 
+/* Where no other rule is good, for a file alone: the innermost function of the program,
+ * main say, or its module. It matches most leaks, stands last, and its cap lets no other
+ * leak pass. */
+static void make_last_advice(const struct gs_report_writer *writer, size_t number,
+                             struct advice *out)
+{
+    struct gs_shown_stack stack = gs_frame_table_show(
+        writer->frames, writer->config, writer->data->groups.items[number].stack);
+    unsigned i = 0;
+
+    while (i < stack.count && is_foreign(&stack.frames[i])) {
+        i++;
+    }
+    if (i < stack.count) {
+        const struct gs_symbol_request *frame = &stack.frames[i];
+        make_anchored_pattern(frame->result.function ? frame->result.function
+                                                     : gs_report_frame_module(frame),
+                              out->pattern);
+    }
+}
+
 static bool is_same(const struct advice *a, const struct advice *b)
 {
     return a->from_bytes == b->from_bytes &&
@@ -372,31 +414,114 @@ static bool is_same(const struct advice *a, const struct advice *b)
            strcmp(a->pattern, b->pattern) == 0 && strcmp(a->file, b->file) == 0;
 }
 
-/* The rules for the first `count` leaks; NULL: no memory, or no leak. Leaks that share a
- * rule have it once, with the sum of their bytes. */
-static struct advice *make_all(const struct gs_report_writer *writer, size_t count)
+/* Returns where the rule of a leak belongs among those in order: before the first one
+ * that would take its leak, unless it would take that one's leak as well; SIZE_MAX: there
+ * is the same rule. */
+static size_t place_of(const struct gs_report_writer *writer,
+                       const struct advices *advices, size_t number)
 {
-    struct advice *all = count ? calloc(count, sizeof(*all)) : NULL;
+    const struct advice *all = advices->all;
+    size_t place = advices->rules;
+
+    for (size_t i = 0; i < advices->rules; i++) {
+        size_t other = advices->order[i];
+        if (is_same(&all[other], &all[number])) {
+            return SIZE_MAX;
+        }
+        if (place == advices->rules && matches(writer, number, &all[other]) &&
+            !matches(writer, other, &all[number])) {
+            place = i;
+        }
+    }
+    return place;
+}
+
+/* Adds the rule of a leak to those in order. */
+static void place_rule(const struct gs_report_writer *writer, struct advices *advices,
+                       size_t number)
+{
+    size_t place = place_of(writer, advices, number);
+
+    if (place != SIZE_MAX) {
+        memmove(&advices->order[place + 1], &advices->order[place],
+                (advices->rules - place) * sizeof(advices->order[0]));
+        advices->order[place] = number;
+        advices->rules++;
+    }
+}
+
+/* Gives each leak to the first rule that matches, as the next run will, and drops rules
+ * that take none. */
+static void take_leaks(const struct gs_report_writer *writer, struct advices *advices)
+{
+    size_t used = 0;
+
+    for (size_t i = 0; i < advices->count; i++) {
+        size_t rule = 0;
+        while (rule < advices->rules &&
+               !matches(writer, i, &advices->all[advices->order[rule]])) {
+            rule++;
+        }
+        bool taken = rule < advices->rules;
+        advices->all[i].same = taken ? advices->order[rule] : NO_RULE;
+        if (taken) {
+            advices->all[advices->order[rule]].bytes +=
+                gs_group_shown_bytes(&writer->data->groups.items[i]);
+        }
+    }
+    for (size_t i = 0; i < advices->rules; i++) {
+        size_t leak = 0;
+        while (leak < advices->count && advices->all[leak].same != advices->order[i]) {
+            leak++;
+        }
+        if (leak < advices->count) {
+            advices->order[used++] = advices->order[i];
+        }
+    }
+    advices->rules = used;
+}
+
+/* The rules for the first `count` leaks, those of more callers first. `last`: also those
+ * that match most leaks. Without memory there are none. */
+static struct advices make_all(const struct gs_report_writer *writer, size_t count,
+                               bool last)
+{
+    struct advices made = {.all = count ? calloc(count, sizeof(struct advice)) : NULL,
+                           .order = count ? calloc(count, sizeof(size_t)) : NULL};
     struct gs_rule_functions functions;
 
-    if (!all) {
-        return NULL;
+    if (!made.all || !made.order) {
+        return made;
     }
+    made.count = count;
     gs_rule_functions_find(writer, &functions);
     for (size_t i = 0; i < count; i++) {
-        make_advice(writer, &functions, i, count, &all[i]);
+        make_advice(writer, &functions, i, count, &made.all[i]);
     }
     gs_rule_functions_free(&functions);
-    for (size_t i = 0; i < count; i++) {
-        all[i].same = i;
-        for (size_t k = 0; k < i && all[i].pattern[0] && all[i].same == i; k++) {
-            if (all[k].same == k && is_same(&all[k], &all[i])) {
-                all[i].same = k;
-                all[k].bytes += all[i].bytes;
+    for (unsigned callers = CALLERS_MAX + 1; callers-- > 0;) {
+        for (size_t i = 0; i < count; i++) {
+            if (made.all[i].pattern[0] && made.all[i].callers == callers) {
+                place_rule(writer, &made, i);
             }
         }
     }
-    return all;
+    for (size_t i = 0; last && i < count; i++) {
+        if (!made.all[i].pattern[0]) {
+            make_last_advice(writer, i, &made.all[i]);
+            if (made.all[i].pattern[0] && place_of(writer, &made, i) != SIZE_MAX) {
+                made.order[made.rules++] = i;
+            }
+        }
+    }
+    take_leaks(writer, &made);
+    return made;
+}
+
+static void free_all(struct advices *advices)
+{
+    free(advices->all);
+    free(advices->order);
 }
 
 /* The cap is the sum, so that a later leak through the same functions is reported; where
@@ -419,20 +544,13 @@ static void write_rule(const struct gs_report_writer *writer, const struct advic
     gs_text_add(text, "\n");
 }
 
-/* Whether the leak is the first one of its rule, and has one. */
-static bool has_rule(const struct advice *all, size_t number)
-{
-    return all[number].pattern[0] != '\0' && all[number].same == number;
-}
-
-/* "1, 3", the leaks that share a rule. */
-static const char *list_leaks(const struct advice *all, size_t number, size_t count,
-                              char out[160])
+/* "1, 3", the leaks that a rule takes. */
+static const char *list_leaks(const struct advices *advices, size_t rule, char out[160])
 {
     size_t used = 0;
 
-    for (size_t i = number; i < count && used + 24 < 160; i++) {
-        if (all[i].same == number && all[i].pattern[0]) {
+    for (size_t i = 0; i < advices->count && used + 24 < 160; i++) {
+        if (advices->all[i].same == rule) {
             used += (size_t)snprintf(out + used, 160 - used, "%s%zu", used ? ", " : "",
                                      i + 1);
         }
@@ -440,69 +558,60 @@ static const char *list_leaks(const struct advice *all, size_t number, size_t co
     return out;
 }
 
-static void write_rules(const struct gs_report_writer *writer, const struct advice *all,
-                        size_t count)
+static void write_rules(const struct gs_report_writer *writer,
+                        const struct advices *advices)
 {
-    bool headline = false;
     char leaks[160];
 
-    for (size_t i = 0; i < count; i++) {
-        if (!has_rule(all, i)) {
-            continue;
-        }
-        if (!headline) {
-            gs_text_add(writer->text,
-                        "%sTo suppress a LEAK, put its rule into a file and name the "
-                        "file in GPUSHIM_SUPPRESSIONS:\n",
-                        writer->prefix);
-        }
-        headline = true;
-        gs_text_add(writer->text, "%s  %s:  ", writer->prefix,
-                    list_leaks(all, i, count, leaks));
-        write_rule(writer, &all[i], writer->text);
-    }
-}
-
-/* Who has files of rules needs no hint. */
-static void write_hint(const struct gs_report_writer *writer, const struct advice *all,
-                       size_t count)
-{
-    size_t i = 0;
-
-    while (i < count && !has_rule(all, i)) {
-        i++;
-    }
-    if (i < count && !gs_suppressions_need_names(writer->config->suppressions)) {
+    if (advices->rules != 0) {
         gs_text_add(writer->text,
-                    "%sTo suppress known leaks: GPUSHIM_WRITE_SUPPRESSIONS=FILE writes "
-                    "their rules\n",
+                    "%sTo suppress a LEAK, put its rule into a file and name the "
+                    "file in GPUSHIM_SUPPRESSIONS:\n",
                     writer->prefix);
+    }
+    for (size_t i = 0; i < advices->rules; i++) {
+        gs_text_add(writer->text, "%s  %s:  ", writer->prefix,
+                    list_leaks(advices, advices->order[i], leaks));
+        write_rule(writer, &advices->all[advices->order[i]], writer->text);
     }
 }
 
 void gs_report_advice(const struct gs_report_writer *writer)
 {
     size_t count = writer->data->shown < LEAKS_MAX ? writer->data->shown : LEAKS_MAX;
-    struct advice *all = make_all(writer, count);
+    struct advices advices = make_all(writer, count, false);
 
-    if (all && (writer->config->show_pool || writer->config->rules)) {
-        write_rules(writer, all, count);
-    } else if (all) {
-        write_hint(writer, all, count);
+    if (writer->config->show_pool || writer->config->rules) {
+        write_rules(writer, &advices);
+    } else if (advices.rules != 0 &&
+               !gs_suppressions_need_names(writer->config->suppressions)) {
+        gs_text_add(writer->text, /* who has files of rules needs no hint */
+                    "%sTo suppress known leaks: GPUSHIM_WRITE_SUPPRESSIONS=FILE writes "
+                    "their rules\n",
+                    writer->prefix);
     }
-    free(all);
+    free_all(&advices);
 }
 
 void gs_report_rules(const struct gs_report_writer *writer, struct gs_text *out)
 {
-    size_t leaks = writer->data->leak_groups;
+    size_t leaks = writer->data->leak_groups, without = 0;
     size_t count = leaks < LEAKS_MAX_FILE ? leaks : LEAKS_MAX_FILE;
-    struct advice *all = make_all(writer, count);
+    struct advices advices = make_all(writer, count, true);
 
-    for (size_t i = 0; all && i < count; i++) {
-        if (has_rule(all, i)) {
-            write_rule(writer, &all[i], out);
-        }
+    for (size_t i = 0; i < advices.rules; i++) {
+        write_rule(writer, &advices.all[advices.order[i]], out);
     }
-    free(all);
+    for (size_t i = 0; i < advices.count; i++) {
+        without += advices.all[i].same == NO_RULE;
+    }
+    without += leaks - advices.count;
+    if (without != 0) {
+        gs_text_add(out,
+                    "# %zu call site%s without a rule: no function of the program in "
+                    "the stack%s\n",
+                    without, gs_report_plural(without),
+                    leaks > advices.count ? ", or beyond the largest 1,024" : "");
+    }
+    free_all(&advices);
 }
