@@ -61,10 +61,26 @@ static const char *const runtime_names[] = {
 #undef GS_RUNTIME_USE
 };
 
-static bool peaks_asked; /* GPUSHIM_PEAK_MAX is set; atomic */
+static bool peaks_asked;  /* GPUSHIM_PEAK_MAX is set; atomic */
+static bool ranges_asked; /* NVTX is asked to load the library; constant after start */
+
+/* Whether a variable names the library as the one that NVTX loads. */
+static bool names_library(const char *entry)
+{
+    static const char name[] = "NVTX_INJECTION64_PATH=", library[] = "libgpushim.so";
+    if (strncmp(entry, name, sizeof(name) - 1) != 0) {
+        return false;
+    }
+    const char *slash = strrchr(entry, '/');
+    const char *file = slash ? slash + 1 : entry + sizeof(name) - 1;
+    return strncmp(file, library, sizeof(library) - 1) == 0;
+}
 
 void gs_report_settings_start(void)
 {
+    for (char *const *entry = gs_environment(); entry && *entry; entry++) {
+        ranges_asked = ranges_asked || names_library(*entry);
+    }
     if (gs_options_given(gs_environment(), "GPUSHIM_PEAK_MAX")) {
         gs_report_ask_peaks();
     }
@@ -129,6 +145,7 @@ struct gs_report_config gs_report_settings(const struct gs_options *options,
         .max_groups = options->leak_max,
         .peak_max = options->peak_max,
         .peaks_asked = __atomic_load_n(&peaks_asked, __ATOMIC_RELAXED),
+        .ranges_asked = ranges_asked,
         .min_leak_bytes = options->leak_min_bytes,
         .caches_leak = !options->suppressions_builtin,
         .all_frames = options->stack_frames == GS_STACK_FRAMES_ALL,

@@ -4,8 +4,10 @@
  *
  *   phases_WAY            ranges of each kind; prints what NVTX answers
  *   phases_WAY random N   N random calls in three domains; prints "BYTES SCOPE" of each
- * loss phases_WAY deep       more ranges than scopes can nest, and ends without a range
+ *                         loss
+ *   phases_WAY deep       more ranges than scopes can nest, and ends without a range
  *   phases_WAY threads    a range in each of four threads
+ *   phases_WAY clean      two ranges, whose memory is freed
  */
 #include <nvtx3/nvToolsExt.h>
 #include <pthread.h>
@@ -130,6 +132,19 @@ static void deep(void)
     lose(3000);
 }
 
+static void clean(void)
+{
+    gpu_ptr memory;
+
+    app_gpu_start();
+    nvtxRangePushA("early");
+    nvtxRangePushA("forward");
+    APP_OK(gpu_malloc(&memory, 6000));
+    APP_OK(gpu_free(memory));
+    nvtxRangePop();
+    nvtxRangePop();
+}
+
 static void *in_thread(void *number)
 {
     char name[16];
@@ -150,6 +165,8 @@ int main(int argc, char **argv)
         at_random((unsigned)atoi(argv[2]));
     } else if (argc > 1 && strcmp(argv[1], "deep") == 0) {
         deep();
+    } else if (argc > 1 && strcmp(argv[1], "clean") == 0) {
+        clean();
     } else if (argc > 1) {
         pthread_t threads[4];
 

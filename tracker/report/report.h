@@ -162,6 +162,7 @@ struct gs_report_config {
     bool show_leaks;      /* false: header and totals only */
     bool owners_alone;    /* neither call sites nor errors, only the sums by owner */
     bool show_devices;    /* devices and pool also of a clean run */
+    bool ranges_asked;    /* NVTX ranges are recorded: the scopes also of a clean run */
     bool attached;        /* the process had allocated before recording began */
     bool show_hints;      /* what there was too much of, also in a clean run */
     bool caches_leak;     /* what caching allocators keep counts as leaked */

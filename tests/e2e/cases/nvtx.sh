@@ -127,6 +127,21 @@ nvtx_launcher_case() {
 }
 add_case "nvtx by the launcher" nvtx_launcher_case
 
+# The fault: a program that frees all its memory seems to have had no ranges. Or their table is shown unasked.
+nvtx_clean_case() {
+  need_file "$build/gpushim"
+  run_in shim -- "$build/gpushim" --nvtx "$apps/phases_linked" clean
+  expect_status shim 0
+  expect_text shim.err '== Memory by scope [(]and within[)] +live +peak '
+  expect_text shim.err '==   early/forward +0 B +5[.]86 KiB '
+  expect_text shim.err '== SUMMARY: gpushim: 0 errors, 0 B leaked'
+  run_in none -- "$build/gpushim" --nvtx "$apps/levels_linked"
+  expect_count none.err '^==[0-9]+== Memory by scope: no NVTX range was pushed$' 1
+  run_in other NVTX_INJECTION64_PATH=/other/tool.so -- "$build/gpushim" "$apps/levels_linked"
+  expect_no_text other.err 'Memory by scope'
+}
+add_case "nvtx without leaks" nvtx_clean_case
+
 # Another tool gets its ranges, as without the library.
 nvtx_beside_case() {
   way=linked

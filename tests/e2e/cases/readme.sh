@@ -144,7 +144,7 @@ the peak|--verbose=2
 over time|gpushim html app.trace app.state
 Uninstall|docs/faq.md#how-do-i-uninstall-it
 CMake|docs/api.md#cmake-and-pkg-config
-NVTX|gpushim --nvtx --verbose=2 ./app
+NVTX|gpushim --nvtx ./app
 editors|--full-paths
 Ctrl-C|gpushim ./app
 END

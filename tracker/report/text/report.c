@@ -255,7 +255,7 @@ static void write_body(struct gs_report_writer *writer)
     }
 }
 
-/* Writes a run without errors and leaks; its devices if wanted. */
+/* Writes a run without errors and leaks; its devices and its NVTX ranges if wanted. */
 static void write_clean(const struct gs_report_writer *writer)
 {
     const bool devices = writer->config->show_devices;
@@ -264,6 +264,8 @@ static void write_clean(const struct gs_report_writer *writer)
         gs_report_about(writer);
         gs_report_devices(writer);
         gs_report_pools(writer);
+    }
+    if (devices || writer->config->ranges_asked) {
         gs_report_scopes(writer);
     }
     if (writer->data->peaks_printed || writer->data->slow.count != 0) {

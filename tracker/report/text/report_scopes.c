@@ -72,6 +72,10 @@ void gs_report_scopes(const struct gs_report_writer *writer)
     char more[32];
 
     if (count == 0) {
+        if (writer->config->ranges_asked) {
+            gs_text_add(writer->text, "%sMemory by scope: no NVTX range was pushed\n",
+                        writer->prefix);
+        }
         return;
     }
     if (!writer->config->show_pool && count > SCOPES_MOST + 1) {
