@@ -315,6 +315,163 @@ Test(budgets, files_have_what_was_broken)
     finish();
 }
 
+/* The lines of the report on rules that leave something open. */
+static char *notes_of(bool devices)
+{
+    struct gs_report_config config = test_report_config();
+
+    config.suppressions = rules;
+    config.show_devices = devices;
+    char *text = test_report_text(tracker, &config, NULL);
+    char *found = calloc(1, strlen(text) + 1);
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+        if (strncmp(line, "Never matched", 13) == 0 ||
+            strncmp(line, "Not judged", 10) == 0) {
+            strcat(strcat(found, line), "\n");
+        }
+    }
+    free(text);
+    return found;
+}
+
+static void begun(void *self, uint32_t scope, uint32_t around)
+{
+    gs_tracker_scope_begun(self, scope, around);
+}
+
+/* The fault: a misspelt pattern passes for a rule that is kept; or a rule that a correct
+ * program gives nothing to match is taken for misspelt. */
+Test(budgets, a_rule_that_matched_nothing_is_named)
+{
+    begin("peak:^laod_batch$ max_bytes=2G\n"
+          "peak:^load_batch$ max_bytes=2G\n"
+          "peak: max_bytes=2G\n"
+          "peak: max_bytes=2G device=5\n"
+          "peak:^step$ max_bytes=2G\n"
+          "deny:^cuMemAloc$\n"
+          "deny:^cuMemAlloc$ after=^setp$\n"
+          "deny:^cuMemAlloc$ after=^step$\n"
+          "deny:^cuMemAlloc$ not_from=^load_batch$\n"
+          "deny:^cuMemAlloc$ device=1\n");
+    take(1, 0, TEST_STACK(stacks, AT_LOAD, AT_MAIN));
+    cr_assert_eq(gs_scopes_begin("step"), GS_OK);
+    uint32_t scope = gs_scopes_number(stacks, begun, tracker);
+    cr_assert_neq(scope, 0);
+    cr_assert_eq(gs_scopes_end(), GS_OK);
+    char *found = notes_of(false);
+    cr_expect_str_eq(found,
+                     "Never matched: the peak has no memory of such a call site, by "
+                     "peak:^laod_batch$ max_bytes=2G (r:1)\n"
+                     "Never matched: nothing was allocated there, by peak: max_bytes=2G "
+                     "device=5 (r:4)\n"
+                     "Never matched: no function that allocates is called so, by "
+                     "deny:^cuMemAloc$ (r:6)\n"
+                     "Never matched: no such scope was begun, by deny:^cuMemAlloc$ "
+                     "after=^setp$ (r:7)\n",
+                     "%s", found);
+    free(found);
+    found = notes_of(true);
+    cr_expect_not_null(strstr(found,
+                              "Never matched: the peak has no memory of such a call "
+                              "site, by peak:^step$ max_bytes=2G (r:5)\n"),
+                       "%s", found);
+    cr_expect_not_null(strstr(found, "Never matched: no such call was made, by "
+                                     "deny:^cuMemAlloc$ after=^step$ (r:8)\n"
+                                     "Never matched: no such call was made, by "
+                                     "deny:^cuMemAlloc$ device=1 (r:10)\n"),
+                       "%s", found);
+    free(found);
+    expect_errors("", 0);
+    finish();
+}
+
+/* The fault: other processes of the same run, which allocate nothing, complain of rules;
+ * or the report of a running program does. */
+Test(budgets, a_process_without_allocations_has_no_notes)
+{
+    struct gs_report_config config = test_report_config();
+
+    begin("peak:^laod_batch$ max_bytes=2G\ndeny:^cuMemAloc$\n");
+    char *found = notes_of(true);
+    cr_expect_str_eq(found, "", "%s", found);
+    free(found);
+    take(1, 0, TEST_STACK(stacks, AT_LOAD, AT_MAIN));
+    config.suppressions = rules;
+    config.running = true;
+    char *text = test_report_text(tracker, &config, NULL);
+    cr_expect_null(strstr(text, "Never matched"), "%s", text);
+    free(text);
+    finish();
+}
+
+/* The fault: rules that need the process's own end pass for kept. */
+Test(budgets, a_killed_process_is_not_judged)
+{
+    struct gs_report_config config = test_report_config();
+
+    begin("peak:^nobody$ max_bytes=2G\npeak: max_bytes=2G\ndeny:^cuMemFree$\n");
+    take(1, 0, TEST_STACK(stacks, AT_LOAD, AT_MAIN));
+    config.suppressions = rules;
+    config.killed = true;
+    char *text = test_report_text(tracker, &config, NULL);
+    cr_expect_not_null(strstr(text, "Not judged: the process ended without a report, by "
+                                    "peak:^nobody$ max_bytes=2G (r:1)\n"
+                                    "Not judged: the process ended without a report, by "
+                                    "deny:^cuMemFree$ (r:3)\n"),
+                       "%s", text);
+    free(text);
+    finish();
+}
+
+/* The fault: what was not judged is in the text alone, and a reader of a file takes the
+ * rule for kept. */
+Test(budgets, files_have_what_was_not_judged)
+{
+    static const struct {
+        unsigned format;
+        const char *words[4];
+    } files[] = {
+        {GS_EXPORT_json,
+         {"{\"rule\": \"peak:laod max_bytes=1M (r:1)\", \"matched\": 0, \"not_judged\": "
+          "0, \"note\": {\"note\": \"never matched\", \"why\": \"the peak has no memory "
+          "of such a call site\", \"expected\": false}}",
+          "{\"rule\": \"deny:Alloc from=run (r:2)\", \"matched\": 2, \"not_judged\": 2, "
+          "\"note\": {\"note\": \"not judged\", \"why\": \"2 calls without a call "
+          "stack\", \"expected\": false}}",
+          "{\"rule\": \"deny:Alloc max_count=2 (r:3)\", \"matched\": 2, "
+          "\"not_judged\": 0, \"note\": null}",
+          "\"expected\": true}}"}},
+        {GS_EXPORT_junit,
+         {"tests=\"4\" failures=\"1\" errors=\"0\" skipped=\"2\"",
+          "name=\"peak:laod max_bytes=1M (r:1)\" time=\"0\">\n      <skipped "
+          "message=\"never matched: the peak has no memory of such a call site\"/>",
+          "name=\"deny:Alloc from=run (r:2)\" time=\"0\">\n      <skipped "
+          "message=\"not judged: 2 calls without a call stack\"/>"}},
+        {GS_EXPORT_sarif,
+         {"\"toolExecutionNotifications\": [{\"level\": \"warning\", \"message\": "
+          "{\"text\": \"peak:laod max_bytes=1M (r:1): never matched: the peak has no "
+          "memory of such a call site\"}}, ",
+          "{\"text\": \"deny:Alloc from=run (r:2): not judged: 2 calls without a call "
+          "stack\"}}]"}},
+    };
+    struct gs_report_config config = test_report_config();
+
+    begin("peak:laod max_bytes=1M\ndeny:Alloc from=run\ndeny:Alloc max_count=2\n"
+          "deny:Alloc device=7\n");
+    take(1, 0, GS_STACK_NOT_SAMPLED);
+    take(1, 0, GS_STACK_NOT_SAMPLED);
+    config.suppressions = rules;
+    for (size_t i = 0; i < GS_ARRAY_LEN(files); i++) {
+        struct test_bytes bytes = test_export(tracker, config, files[i].format, 0);
+        for (size_t k = 0; k < GS_ARRAY_LEN(files[i].words) && files[i].words[k]; k++) {
+            cr_expect_not_null(strstr(bytes.data, files[i].words[k]), "no %s in %s",
+                               files[i].words[k], bytes.data);
+        }
+        free(bytes.data);
+    }
+    finish();
+}
+
 /* The fault: memory beyond what the array of errors holds. */
 Test(budgets, more_call_sites_than_are_kept_are_counted)
 {

@@ -53,6 +53,8 @@ struct gs_rule_use {
     uint64_t count, bytes;
     uint64_t calls;    /* that a deny: rule denies, allowed ones included */
     uint64_t unjudged; /* that it would, but their callers are not known */
+    uint64_t
+        matched; /* calls of a deny: rule, whoever made them; call sites of a peak: */
 };
 
 /* The most budgets that are exceeded, and call sites with denied calls. */
@@ -306,11 +308,36 @@ void gs_report_broken_title(const struct gs_report_config *config,
                             const struct gs_report_data *data,
                             const struct gs_error *error, const char *call,
                             struct gs_text *text);
-/* Prints how many calls a deny: rule could not judge. */
-void gs_report_unjudged(const struct gs_report_writer *writer);
+/* Returns true if the pattern matches the name of one of the scopes of a path. */
+bool gs_report_scope_matches(const char *path, size_t length, const char *pattern);
 /* Prints a broken rule, with the stack of the call site. */
 void gs_report_broken(const struct gs_report_writer *writer, size_t number,
                       const struct gs_error *error);
+
+/* ---- rule_notes.c: what peak: and deny: rules leave open --------------------------- */
+
+struct gs_rule_note {
+    const struct gs_rule *rule;
+    const char *name; /* "not judged", "never matched" */
+    bool expected;    /* a program that keeps the rule may have nothing to match */
+    char why[64];
+};
+
+/* Returns true for peak: and deny: rules. */
+bool gs_report_is_budget(const struct gs_rule *rule);
+/* Returns false if a rule leaves nothing open. */
+bool gs_report_rule_note(const struct gs_tracker *tracker,
+                         const struct gs_report_config *config,
+                         const struct gs_report_data *data, uint32_t number,
+                         struct gs_rule_note *out);
+/* Finds the next rule, from *at on, that leaves something open; `all`: also those that
+ * were expected to match nothing. False: there is none. */
+bool gs_report_next_rule_note(const struct gs_tracker *tracker,
+                              const struct gs_report_config *config,
+                              const struct gs_report_data *data, bool all, uint32_t *at,
+                              struct gs_rule_note *out);
+/* Prints a line of each; expected ones with show_devices. */
+void gs_report_rule_notes(const struct gs_report_writer *writer);
 
 /* ---- cached.c: memory that a framework's caching allocator keeps ------------------- */
 

@@ -393,12 +393,35 @@ add_case "suppressions budgets, sampled stacks" budgets_sampled_case
 # The fault: a run that keeps its budgets fails, or says anything of them.
 budgets_kept_case() {
   printf '%s\n' 'peak: max_bytes=1G' 'peak:main max_bytes=32M' 'deny:^cu not_from=main' 'deny:^cu after=1h' \
-    'deny:^cu after=nothing' 'leak:leaky.c' >rules
+    'deny:^cudaMallocFromPoolAsync$' 'leak:leaky.c' >rules
   preloaded shim GPUSHIM_SUPPRESSIONS=rules GPUSHIM_ERROR_EXITCODE=9 -- "$apps/leaky_shared"
   expect_status shim 0
   expect_equal lines 3 "$(wc -l <shim.err)"
 }
 add_case "suppressions budgets that are kept" budgets_kept_case
+
+# The fault: a misspelt rule passes for kept, in silence. The exit status stays, and only patterns that name nothing
+# are complained of.
+budgets_misspelt_case() {
+  printf '%s\n' 'peak:^laod_weights$ max_bytes=20M' 'deny:^cudaMaloc$' 'deny:^cu after=^epohc$' 'deny:^cudaMallocFromPoolAsync$' \
+    'leak:leaky.c' >rules
+  preloaded shim GPUSHIM_SUPPRESSIONS=rules GPUSHIM_ERROR_EXITCODE=9 GPUSHIM_OUTPUT=json,junit,sarif GPUSHIM_OUTPUT_FILE=r -- \
+    "$apps/leaky_shared"
+  expect_status shim 0
+  expect_text shim.err '^==[0-9]+== Never matched: the peak has no memory of such a call site, by peak:.laod_weights[$] max_bytes=20M [(]rules:1[)]$'
+  expect_text shim.err '== Never matched: no function that allocates is called so, by deny:.cudaMaloc[$] [(]rules:2[)]$'
+  expect_text shim.err '== Never matched: no such scope was begun, by deny:.cu after=.epohc[$] [(]rules:3[)]$'
+  expect_count shim.err 'Never matched' 3
+  uses outputs_ci
+  ci_list cases r.junit.xml >junit
+  expect_count junit '^skipped[|]gpushim[|](peak|deny):.*[|]never matched: ' 3
+  ci_list results r.sarif >sarif
+  expect_equal notifications 3 "$(grep -o '"text": "[^"]*: never matched: ' r.sarif | wc -l)"
+  expect_count r.json '"note": "never matched"' 4
+  preloaded info GPUSHIM_SUPPRESSIONS=rules GPUSHIM_VERBOSE=2 -- "$apps/leaky_shared"
+  expect_text info.err '== Never matched: no such call was made, by deny:.cudaMallocFromPoolAsync[$] [(]rules:4[)]$'
+}
+add_case "suppressions budgets that match nothing" budgets_misspelt_case
 
 # Calls are denied from the moment a scope begins, those within another scope excused.
 budgets_after_case() {

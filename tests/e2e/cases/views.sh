@@ -563,3 +563,15 @@ views_browser_case() {
   done
 }
 add_case "views in a browser" views_browser_case
+
+# The fault: a rule of a gate that matched nothing is only in the text.
+views_rules_case() {
+  printf '%s\n' 'peak:^laod_weights$ max_bytes=20M' 'deny:^cudaMallocFromPoolAsync$' >rules
+  run_for_page leaky_shared GPUSHIM_SUPPRESSIONS=rules
+  make_page run.json
+  take_page run.html run.json
+  show_page shown
+  expect_count shown.out '^note: never matched: ' 1
+  expect_text shown.out '^note: never matched: the peak has no memory of such a call site, by peak:.laod_weights'
+}
+add_case "views of rules that match nothing" views_rules_case

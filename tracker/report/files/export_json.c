@@ -718,6 +718,51 @@ static void put_hints(const struct gs_export *export, struct gs_json *json)
     gs_json_close(json, ']');
 }
 
+/* ---- rules ------------------------------------------------------------------------ */
+
+static void put_rule(const struct gs_export *export, struct gs_json *json,
+                     uint32_t number)
+{
+    const struct gs_rule *rule =
+        gs_suppressions_rule(export->config->suppressions, number);
+    struct gs_rule_note note;
+    char text[512];
+
+    gs_json_open(json, '{');
+    gs_json_member_text(json, "rule", gs_report_rule_text(rule, text, sizeof(text)));
+    gs_json_member(json, "matched", export->data->uses[number].matched);
+    gs_json_member(json, "not_judged", export->data->uses[number].unjudged);
+    if (gs_report_rule_note(export->tracker, export->config, export->data, number,
+                            &note)) {
+        gs_json_member_open(json, "note", '{');
+        gs_json_member_text(json, "note", note.name);
+        gs_json_member_text(json, "why", note.why);
+        gs_json_member_bool(json, "expected", note.expected);
+        gs_json_close(json, '}');
+    } else {
+        gs_json_member_null(json, "note");
+    }
+    gs_json_close(json, '}');
+}
+
+/* The peak: and deny: rules. Writes nothing without rules. */
+static void put_rules(const struct gs_export *export, struct gs_json *json)
+{
+    const struct gs_suppressions *rules = export->config->suppressions;
+
+    if (!export->data->uses || !(gs_suppressions_has(rules, GS_RULE_PEAK) ||
+                                 gs_suppressions_has(rules, GS_RULE_DENY))) {
+        return;
+    }
+    gs_json_member_open(json, "rules", '[');
+    for (uint32_t i = 0; i < gs_suppressions_count(rules); i++) {
+        if (gs_report_is_budget(gs_suppressions_rule(rules, i))) {
+            put_rule(export, json, i);
+        }
+    }
+    gs_json_close(json, ']');
+}
+
 /* ---- slow copies ------------------------------------------------------------------ */
 
 static void put_slow_copy(const struct gs_export *export, struct gs_json *json,
@@ -831,6 +876,7 @@ enum gs_status gs_export_write_json(const struct gs_export *export,
     put_checks(export, &json);
     put_proof(export, &json);
     put_hints(export, &json);
+    put_rules(export, &json);
     put_leaks(export, &json);
     put_recorded(export, &json);
     put_owners(export, &json);

@@ -3,8 +3,8 @@
  * a process, and in it a test case of each call site that leaks and of each error.
  *
  * Elements and attributes are those that the schemas of Jenkins and of Ant have in
- * common. A finding that is excused, or whose memory is live, is skipped; without leaks,
- * or without errors, a test case says so.
+ * common. A finding that is excused, or whose memory is live, is skipped, and so is a
+ * rule that judged nothing; without leaks, or without errors, a test case says so.
  *
  * Owns: nothing.   Lock: none.   Design: docs/outputs.md
  */
@@ -221,6 +221,38 @@ static void put_nothing(struct junit *junit, const char *name)
     gs_out_text(&junit->out, "/>\n    </testcase>\n");
 }
 
+/* Writes the next rule that judged nothing, as skipped. Returns false if there is none.
+ */
+static bool put_rule_note(struct junit *junit, uint32_t *at)
+{
+    const struct gs_export *export = junit->export;
+    struct gs_rule_note note;
+    char text[512];
+
+    if (!gs_report_next_rule_note(export->tracker, export->config, export->data, false,
+                                  at, &note)) {
+        return false;
+    }
+    open_case(junit, "gpushim", gs_report_rule_text(note.rule, text, sizeof(text)));
+    gs_text_add(&junit->text, "%s: %s", note.name, note.why);
+    gs_out_text(&junit->out, ">\n      <skipped");
+    put_attribute(junit, "message", take_text(junit));
+    gs_out_text(&junit->out, "/>\n    </testcase>\n");
+    return true;
+}
+
+static unsigned count_rule_notes(const struct gs_export *export)
+{
+    struct gs_rule_note note;
+    unsigned count = 0;
+
+    for (uint32_t at = 0; gs_report_next_rule_note(export->tracker, export->config,
+                                                   export->data, false, &at, &note);) {
+        count++;
+    }
+    return count;
+}
+
 /* Returns whether no finding is a fault, or may become one; `leaks`: else errors. */
 static bool has_none(const struct gs_findings *findings, bool leaks)
 {
@@ -238,8 +270,10 @@ static void put_cases(struct junit *junit, const struct gs_findings *findings)
 {
     bool no_leaks = has_none(findings, true), no_errors = has_none(findings, false);
     unsigned nothing = (unsigned)no_leaks + (unsigned)no_errors;
-    struct tally tally = {.tests = (unsigned)findings->count + nothing,
-                          .skipped = junit->export->summary->no_start ? nothing : 0};
+    unsigned notes = count_rule_notes(junit->export);
+    struct tally tally = {.tests = (unsigned)findings->count + nothing + notes,
+                          .skipped =
+                              notes + (junit->export->summary->no_start ? nothing : 0)};
 
     for (size_t i = 0; i < findings->count; i++) {
         bool fault = findings->items[i].verdict == GS_FINDING_FAULT;
@@ -250,6 +284,8 @@ static void put_cases(struct junit *junit, const struct gs_findings *findings)
     put_properties(junit);
     for (size_t i = 0; i < findings->count; i++) {
         put_finding(junit, &findings->items[i]);
+    }
+    for (uint32_t at = 0; put_rule_note(junit, &at);) {
     }
     if (no_errors) {
         put_nothing(junit, "no errors");

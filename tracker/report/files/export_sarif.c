@@ -71,21 +71,42 @@ static void put_time(struct gs_json *json, const char *key, uint64_t unix_ms)
     gs_json_member_text(json, key, text);
 }
 
-/* Writes why there are no results although nothing was checked. */
-static void put_no_start(struct sarif *sarif)
+/* Writes a notification of the text that was gathered. */
+static void put_notification(struct sarif *sarif, const char *level)
 {
     struct gs_json *json = &sarif->json;
 
-    gs_text_add(&sarif->text, "Nothing recorded: CUDA did not start: ");
-    gs_text_add_foreign(&sarif->text, sarif->export->config->no_start);
-    gs_json_member_open(json, "toolExecutionNotifications", '[');
     gs_json_open(json, '{');
-    gs_json_member_text(json, "level", "error");
+    gs_json_member_text(json, "level", level);
     gs_json_member_open(json, "message", '{');
     put_text(sarif, "text");
     gs_json_close(json, '}');
     gs_json_close(json, '}');
-    gs_json_close(json, ']');
+}
+
+/* Writes why there are no results although nothing was checked; and rules that judged
+ * nothing. */
+static void put_notifications(struct sarif *sarif)
+{
+    const struct gs_export *export = sarif->export;
+    struct gs_rule_note note;
+    uint32_t at = 0;
+    char text[512];
+
+    gs_json_member_open(&sarif->json, "toolExecutionNotifications", '[');
+    if (export->summary->no_start) {
+        gs_text_add(&sarif->text, "Nothing recorded: CUDA did not start: ");
+        gs_text_add_foreign(&sarif->text, export->config->no_start);
+        put_notification(sarif, "error");
+    }
+    while (gs_report_next_rule_note(export->tracker, export->config, export->data, false,
+                                    &at, &note)) {
+        gs_text_add(&sarif->text, "%s: %s: %s",
+                    gs_report_rule_text(note.rule, text, sizeof(text)), note.name,
+                    note.why);
+        put_notification(sarif, "warning");
+    }
+    gs_json_close(&sarif->json, ']');
 }
 
 static void put_invocation(struct sarif *sarif)
@@ -115,9 +136,7 @@ static void put_invocation(struct sarif *sarif)
     if (config->host && config->host[0]) {
         gs_json_member_text(json, "machine", config->host);
     }
-    if (no_start) {
-        put_no_start(sarif);
-    }
+    put_notifications(sarif);
     gs_json_close(json, '}');
     gs_json_close(json, ']');
 }

@@ -74,27 +74,36 @@ static struct gs_shown_stack frames_of(const struct judge *judge, uint32_t stack
     return shown;
 }
 
-/* Returns true if the pattern matches the name of one of the scopes of a frame, which is
- * "[scope step/forward]". */
+bool gs_report_scope_matches(const char *path, size_t length, const char *pattern)
+{
+    const char *end = path + length;
+    char name[GS_SCOPE_NAME_MAX + 1];
+
+    while (path < end) {
+        const char *slash = memchr(path, '/', (size_t)(end - path));
+        const char *next = slash ? slash : end;
+
+        snprintf(name, sizeof(name), "%.*s", (int)(next - path), path);
+        if (gs_pattern_matches(pattern, name)) {
+            return true;
+        }
+        path = next + 1;
+    }
+    return false;
+}
+
+/* The same of a frame, which is "[scope step/forward]" for scopes. */
 static bool matches_scope(const struct gs_symbol_request *frame, const char *pattern)
 {
     static const char prefix[] = "[scope ";
     const char *name = frame->result.function;
-    char one[GS_SCOPE_NAME_MAX + 1];
 
     if (!gs_frame_is_scope(frame->frame) || !name ||
         strncmp(name, prefix, strlen(prefix)) != 0) {
         return false;
     }
-    for (name += strlen(prefix); *name && *name != ']'; name += strspn(name, "/")) {
-        size_t length = strcspn(name, "/]");
-        snprintf(one, sizeof(one), "%.*s", (int)length, name);
-        if (gs_pattern_matches(pattern, one)) {
-            return true;
-        }
-        name += length;
-    }
-    return false;
+    name += strlen(prefix);
+    return gs_report_scope_matches(name, strlen(name) - 1, pattern);
 }
 
 static bool matches_frame(const struct gs_symbol_request *frame, const char *pattern)
@@ -145,6 +154,13 @@ static void add_error(struct gs_report_data *data, const struct gs_error *error)
     }
 }
 
+static void count_matched(const struct judge *judge, uint32_t number, uint64_t count)
+{
+    if (judge->data->uses) {
+        judge->data->uses[number].matched += count;
+    }
+}
+
 /* Judges a budget of a device. */
 static void judge_peak(const struct judge *judge, uint32_t number, unsigned row)
 {
@@ -153,13 +169,14 @@ static void judge_peak(const struct judge *judge, uint32_t number, unsigned row)
     const struct gs_peak *peak = &judge->data->peaks[row];
     struct gs_error error = {
         .kind = GS_ERROR_OVER_BUDGET, .device = (int)row, .beyond_rule = number + 1};
-    uint64_t largest = 0, sum = 0;
+    uint64_t largest = 0, sum = 0, matched = 0;
 
     for (size_t i = 0; i < peak->count; i++) {
         const struct gs_group *held = &peak->places[i].held;
         if (!names_site(judge, rule, held->stack)) {
             continue;
         }
+        matched++;
         sum += gs_group_shown_bytes(held);
         if (gs_peak_is_placed(held) && gs_group_shown_bytes(held) > largest) {
             largest = gs_group_shown_bytes(held);
@@ -167,8 +184,13 @@ static void judge_peak(const struct judge *judge, uint32_t number, unsigned row)
             error.freed.api = held->api;
         }
     }
-    error.bytes = rule->pattern[0] ? sum : judge->data->totals[row].peak_bytes;
+    if (!rule->pattern[0]) {
+        matched = judge->data->totals[row].allocs;
+        sum = judge->data->totals[row].peak_bytes;
+    }
+    error.bytes = sum;
     error.freed.time_ns = judge->data->totals[row].peak_time_ns;
+    count_matched(judge, number, matched);
     if (error.bytes > rule->max_bytes) {
         add_error(judge->data, &error);
     }
@@ -204,18 +226,19 @@ static bool denies_callers(const struct gs_rule *rule, const struct gs_shown_sta
     return true;
 }
 
-/* Whether the rule denies a call. One without a known stack has no callers: *unjudged
- * counts it if the rule asks for them. */
+/* Whether the rule denies a call. One without a known stack has no callers: it is counted
+ * as unjudged if the rule asks for them. */
 static bool denies(const struct judge *judge, const struct gs_rule *rule,
-                   const struct gs_sample *call, uint64_t *unjudged)
+                   const struct gs_sample *call, struct gs_rule_use *use)
 {
     struct gs_shown_stack shown = frames_of(judge, call->stack);
 
     if (!names_call(judge, rule, call, &shown)) {
         return false;
     }
+    use->matched += call->alloc_count;
     if (asks_callers(rule) && shown.count == 0) {
-        *unjudged += call->alloc_count;
+        use->unjudged += call->alloc_count;
         return false;
     }
     return denies_callers(rule, &shown);
@@ -278,7 +301,7 @@ static size_t list_denied(const struct judge *judge, uint32_t number,
 
     for (size_t i = 0; i < all->capacity; i++) {
         const struct gs_sample *call = &all->slots[i];
-        if (!denies(judge, rule, call, &use->unjudged)) {
+        if (!denies(judge, rule, call, use)) {
             continue;
         }
         struct gs_error site = denied_site(call, number, asks_callers(rule));
@@ -376,23 +399,6 @@ void gs_report_broken_title(const struct gs_report_config *config,
                     (unsigned long long)rule->max_count, of);
     } else {
         gs_text_add(text, ", denied by %s", of);
-    }
-}
-
-void gs_report_unjudged(const struct gs_report_writer *writer)
-{
-    const struct gs_suppressions *rules = writer->config->suppressions;
-    char text[512], count[32];
-
-    for (uint32_t i = 0; writer->data->uses && i < gs_suppressions_count(rules); i++) {
-        const uint64_t calls = writer->data->uses[i].unjudged;
-        if (calls == 0) {
-            continue;
-        }
-        gs_text_add(
-            writer->text, "%sNot judged: %s call%s without a call stack, by %s\n",
-            writer->prefix, gs_text_count(calls, count), gs_report_plural(calls),
-            gs_report_rule_text(gs_suppressions_rule(rules, i), text, sizeof(text)));
     }
 }
 

@@ -460,7 +460,7 @@ static void write_end(const struct gs_report_writer *writer)
     write_uncounted(writer);
     gs_report_cached(writer);
     gs_report_suppressed(writer);
-    gs_report_unjudged(writer);
+    gs_report_rule_notes(writer);
     gs_report_checks(writer);
     gs_report_proof(writer);
     if (writer->config->show_leaks && !gs_report_is_live(writer->config)) {

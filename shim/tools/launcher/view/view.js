@@ -636,6 +636,8 @@ function notesOf({ no_start, uncounted, order_ended }) {
       `${bytesText(lacking.bytes)} in ${counted(lacking.count, 'allocation')} not grouped: out of memory`,
     ...list(report.hints).map((hint) => hint && hint.text),
     ...list(report.copies).map((way) => way && copiesText(way)),
+    ...list(report.rules).map((rule) => rule?.note && !rule.note.expected &&
+      `${rule.note.note}: ${rule.note.why}, by ${rule.rule}`),
     ...list(report.slow_copies).map((site) => site && copyNote(site)),
     report.note,
   ].filter(Boolean);
