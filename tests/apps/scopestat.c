@@ -3,10 +3,13 @@
  *
  *   scopestat_WAY            planned scopes, freed within and later; prints the figures
  *   scopestat_WAY random N   N random events of four threads, against the program's
- * account scopestat_WAY wrong      scopes that end in another thread, too often, or
- * never; wrong names; a fork within a scope scopestat_WAY reset      memory in a scope
- * whose device is reset
- *   scopestat_WAY many N     N scopes of a name each, then two that say what they lack
+ *                            account
+ *   scopestat_WAY wrong      scopes that end in another thread, too often, or never;
+ * wrong names; a fork within a scope scopestat_WAY reset      memory in a scope whose
+ * device is reset scopestat_WAY many N     N scopes of a name each, then two that say
+ * what they lack scopestat_WAY rank N     a scope "rank" with N MiB, in it "batch" with
+ * one, which only an even N has scopestat_WAY ask FILE   the same with 4 MiB, prints
+ * "planted", waits until FILE is there, and frees all
  *
  * A figure that is wrong ends it with 1. Without the library there are none.
  */
@@ -327,6 +330,30 @@ static void many(unsigned count)
     show_missed("last/within");
 }
 
+/* The memory of a rank, which leaks; or, once the file is there, is freed. */
+static void rank(unsigned mib, const char *until)
+{
+    gpu_ptr outer, inner = 0;
+
+    app_gpu_start();
+    gpushim_scope_begin("rank");
+    APP_OK(gpu_malloc(&outer, (size_t)mib << 20));
+    if (mib % 2 == 0) {
+        gpushim_scope_begin("batch");
+        APP_OK(gpu_malloc(&inner, 1 << 20));
+        gpushim_scope_end();
+    }
+    gpushim_scope_end();
+    if (!until)
+        return;
+    puts("planted");
+    fflush(stdout);
+    while (access(until, F_OK) != 0)
+        usleep(20000);
+    APP_OK(gpu_free(outer));
+    APP_OK(gpu_free(inner));
+}
+
 int main(int argc, char **argv)
 {
     const char *mode = argc > 1 ? argv[1] : "";
@@ -335,6 +362,10 @@ int main(int argc, char **argv)
         at_random((unsigned)strtoul(argv[2], NULL, 10));
     else if (strcmp(mode, "many") == 0 && argc > 2)
         many((unsigned)strtoul(argv[2], NULL, 10));
+    else if (strcmp(mode, "rank") == 0 && argc > 2)
+        rank((unsigned)strtoul(argv[2], NULL, 10), NULL);
+    else if (strcmp(mode, "ask") == 0 && argc > 2)
+        rank(4, argv[2]);
     else if (strcmp(mode, "wrong") == 0)
         wrong();
 #if APP_RUNTIME

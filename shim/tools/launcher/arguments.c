@@ -55,6 +55,7 @@ static const struct {
     {GS_VERB_DIFF, true, "--markdown", offsetof(struct gs_arguments, markdown)},
     {GS_VERB_MERGE, false, "--of", offsetof(struct gs_arguments, of)},
     {GS_VERB_MERGE, true, "--json", offsetof(struct gs_arguments, json)},
+    {GS_VERB_MERGE, true, "--markdown", offsetof(struct gs_arguments, markdown)},
     {GS_VERB_TOP, false, "-d", offsetof(struct gs_arguments, delay)},
     {GS_VERB_TOP, false, "-n", offsetof(struct gs_arguments, rounds)},
     {GS_VERB_TOP, true, "--once", offsetof(struct gs_arguments, once)},

@@ -21,6 +21,7 @@
 #include "shim/tools/reader/diff.h"
 #include "shim/tools/reader/place_table.h"
 #include "shim/tools/reader/process_table.h"
+#include "shim/tools/reader/scope_table.h"
 
 #define CANNOT_READ 1
 
@@ -101,6 +102,13 @@ static void read_both(char *const paths[2], enum gs_report_of of,
     }
 }
 
+static void refuse_both_forms(const struct gs_arguments *arguments)
+{
+    if (arguments->json && arguments->markdown) {
+        gs_launcher_fail(GS_EXIT_USAGE, "--markdown: cannot be used with --json");
+    }
+}
+
 /* Reads the options and file names of diff. */
 static void read_diff(const struct gs_arguments *arguments, struct gs_diff_limits *limits)
 {
@@ -113,9 +121,7 @@ static void read_diff(const struct gs_arguments *arguments, struct gs_diff_limit
         gs_help_refuse(GS_VERB_DIFF, "diff: two REPORTs are compared; the third is %s",
                        paths[2]);
     }
-    if (arguments->json && arguments->markdown) {
-        gs_launcher_fail(GS_EXIT_USAGE, "--markdown: cannot be used with --json");
-    }
+    refuse_both_forms(arguments);
     if (arguments->fail_on && !gs_diff_limits_read(arguments->fail_on, limits)) {
         gs_launcher_fail(GS_EXIT_USAGE,
                          "--fail-on=%s: not new or grown, or both with a comma; each may "
@@ -184,10 +190,11 @@ struct seen {
 /* The reports that are added up. */
 struct merge {
     enum gs_report_of of;
-    bool with_places, as_json;
+    bool with_places, as_json, as_markdown;
     const struct gs_state_ended *ended;
     struct gs_process_table processes;
     struct gs_place_table places;
+    struct gs_scope_table scopes;
     struct seen *seen;
     unsigned unread;
 };
@@ -231,6 +238,7 @@ static const char *add_report(struct merge *merge, const char *path)
         gs_process_table_add(&merge->processes, &file, merge->ended);
         if (merge->with_places) {
             gs_place_table_add(&merge->places, &file);
+            gs_scope_table_add(&merge->scopes, &file);
         }
     }
     gs_report_file_free(&file);
@@ -313,17 +321,47 @@ static unsigned columns_of_output(void)
     return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
-static void write_places(struct merge *merge, struct gs_text *text)
+/* What the memory of the call sites is. */
+static const char *what_of(const struct merge *merge)
 {
     const struct gs_process_table *processes = &merge->processes;
-    const char *what = merge->of == GS_REPORT_OF_PEAK            ? "peak"
-                       : processes->live == 0                    ? "leaked"
-                       : processes->live == processes->processes ? "live"
-                                                                 : "sum";
-    gs_place_table_write(&merge->places, what, gs_state_settings()->leak_max,
-                         columns_of_output(), gs_state_settings()->full_paths, text);
-    if (text->length > 0) {
+    return merge->of == GS_REPORT_OF_PEAK            ? "peak"
+           : processes->live == 0                    ? "leaked"
+           : processes->live == processes->processes ? "live"
+                                                     : "sum";
+}
+
+/* Ends a table with an empty line. `before`: the text's length before it. */
+static void end_table(struct gs_text *text, size_t before)
+{
+    if (text->length > before) {
         gs_text_add(text, "\n");
+    }
+}
+
+static void write_places(struct merge *merge, struct gs_text *text)
+{
+    const struct gs_options *options = gs_state_settings();
+    gs_place_table_write(&merge->places, what_of(merge), options->leak_max,
+                         columns_of_output(), options->full_paths, text);
+    end_table(text, 0);
+    size_t before = text->length;
+    gs_scope_table_write(&merge->scopes, options->leak_max, columns_of_output(), text);
+    end_table(text, before);
+}
+
+/* The processes are code, whatever their names contain. */
+static void write_markdown(struct merge *merge, struct gs_text *text)
+{
+    const struct gs_options *options = gs_state_settings();
+    gs_process_table_sum(&merge->processes);
+    gs_place_table_markdown(&merge->places, what_of(merge), options->leak_max,
+                            options->full_paths, text);
+    gs_scope_table_markdown(&merge->scopes, options->leak_max, text);
+    for (const char *at = merge->processes.text.data; at && *at;) {
+        size_t length = strcspn(at, "\n");
+        gs_text_add(text, "    %.*s\n", (int)length, at);
+        at += length + (at[length] == '\n');
     }
 }
 
@@ -333,6 +371,7 @@ static void write_json(struct merge *merge, struct gs_text *text)
     struct gs_json json;
     begin_json(&json, &sink, "gpushim-merge", merge->of);
     gs_place_table_json(&merge->places, &json);
+    gs_scope_table_json(&merge->scopes, &json);
     gs_process_table_json(&merge->processes, &json);
     end_json(&json, text);
 }
@@ -356,14 +395,17 @@ static int add_up(char *const *paths, struct merge *merge)
     }
     if (merge->as_json) {
         write_json(merge, &text);
+    } else if (merge->as_markdown) {
+        write_markdown(merge, &text);
     } else {
         write_tables(merge, &text);
     }
     bool written = (merge->processes.processes == 0 && !merge->as_json) ||
-                   write_text(&text, merge->as_json);
+                   write_text(&text, merge->as_json || merge->as_markdown);
     gs_text_free(&text);
     gs_process_table_free(&merge->processes);
     gs_place_table_free(&merge->places);
+    gs_scope_table_free(&merge->scopes);
     GS_HASH_FREE(merge->seen);
     return written && merge->unread == 0 ? 0 : CANNOT_READ;
 }
@@ -378,7 +420,9 @@ int gs_merge_run(const struct gs_arguments *arguments)
 {
     struct merge merge = {.of = read_of(arguments),
                           .with_places = true,
-                          .as_json = arguments->json != NULL};
+                          .as_json = arguments->json != NULL,
+                          .as_markdown = arguments->markdown != NULL};
+    refuse_both_forms(arguments);
     if (!arguments->command[0]) {
         gs_help_refuse(GS_VERB_MERGE, "merge: no REPORT or FOLDER is given");
     }

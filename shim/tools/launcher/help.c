@@ -59,11 +59,13 @@ static const char diff_help[] =
 static const char merge_help[] =
     "Adds up many processes, such as the ranks of a job: a line for each call site\n"
     "with the sum, the largest and the smallest process, and how many processes have\n"
-    "it; then a line for each process. FOLDER stands for all reports in it.\n"
+    "it; a line for each scope; then one for each process. FOLDER stands for all\n"
+    "reports in it.\n"
     "\n"
     "  --of=peak                memory at the peaks instead of leaks\n"
-    "  --json                   all call sites and processes as JSON\n"
-    "  --leak-max=NUMBER        call sites to list\n"
+    "  --markdown               tables, for a comment on a pull request\n"
+    "  --json                   all call sites, scopes and processes as JSON\n"
+    "  --leak-max=NUMBER        call sites and scopes to list\n"
     "  --suppressions=FILE      suppress known leaks of state files\n"
     "\n" REPORT_HELP "\n";
 
@@ -72,7 +74,7 @@ static const char top_help[] =
     "names: your processes (as root: all users') under gpushim with a CUDA context,\n"
     "and the state files in the folder of GPUSHIM_STATE_FILE, or in this folder. With\n"
     "names: only these state files. On a terminal, keys select, sort and filter\n"
-    "processes and show call stacks (h lists the keys). Elsewhere plain text, once.\n"
+    "processes, show call stacks and scopes (h lists them). Elsewhere plain text, once.\n"
     "\n"
     "  -d SECONDS               time between refreshes (default 1)\n"
     "  -n NUMBER                end after so many refreshes\n"

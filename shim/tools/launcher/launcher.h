@@ -77,7 +77,7 @@ struct gs_arguments {
     const char *stay;                  /* --for of attach and trace; NULL: not given */
     const char *every;                 /* --all of requests; NULL: not given */
     const char *json;            /* --json of stats, diff and merge; NULL: not given */
-    const char *markdown;        /* of diff; NULL: not given */
+    const char *markdown;        /* of diff and merge; NULL: not given */
     const char *discard, *plain; /* of release; NULL: not given */
     const char *listen, *token_file, *pod_logs; /* of serve; NULL: not given */
     const char *name, *folder;                  /* of cdi; NULL: not given */

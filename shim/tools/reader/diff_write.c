@@ -8,6 +8,7 @@
 
 #include "shim/tools/reader/diff.h"
 #include "shim/tools/reader/named_frame.h"
+#include "shim/tools/reader/table_line.h"
 #include "tracker/names/runtime_modules.h"
 #include "tracker/report/report.h"
 
@@ -247,25 +248,6 @@ void gs_diff_write(const struct gs_diff *diff, const struct gs_report_file files
 
 /* ---- Markdown ---------------------------------------------------------------------- */
 
-/* Writes a text as code in the cell of a table. A bar would end the cell, also after a
- * backslash, and a backtick the code. */
-static void write_code(const char *code, struct gs_text *text)
-{
-    gs_text_add(text, "`");
-    for (; *code; code++) {
-        if (*code == '|') {
-            gs_text_add(text, "\\|");
-        } else if (*code == '`') {
-            gs_text_add(text, "'");
-        } else if (code[0] == '\\' && code[1] == '|') {
-            gs_text_add(text, "/");
-        } else {
-            gs_text_add_bytes(text, code, 1);
-        }
-    }
-    gs_text_add(text, "`");
-}
-
 static void write_cell(uint64_t bytes, uint64_t count, struct gs_text *text)
 {
     char size[24], number[32];
@@ -300,12 +282,12 @@ static void write_line(const struct gs_diff_row *row, unsigned number,
     write_cell(row->bytes[1], row->counts[1], text);
     gs_text_add(text, " | ");
     gs_named_frames_write(frames, named, paths, &code);
-    write_code(named > 0 && code.data ? code.data : "no call stack", text);
+    gs_table_code(named > 0 && code.data ? code.data : "no call stack", text);
     code.length = 0;
     gs_text_add(&code, "%s%s%s", place->call ? place->call : "unknown call",
                 place->kind ? ", " : "", place->kind ? place->kind : "");
     gs_text_add(text, " | ");
-    write_code(code.data ? code.data : "", text);
+    gs_table_code(code.data ? code.data : "", text);
     gs_text_add(text, " |\n");
     gs_text_free(&code);
 }

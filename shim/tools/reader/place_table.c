@@ -9,11 +9,8 @@
 #include <string.h>
 
 #include "gs_hash.h"
-#include "gs_printable.h"
+#include "shim/tools/reader/table_line.h"
 #include "tracker/names/shown_path.h"
-
-#define WHO_BYTES     32
-#define NUMBERS_BYTES 160
 
 struct gs_place_total {
     UT_hash_handle hh; /* in gs_place_table.places */
@@ -23,20 +20,13 @@ struct gs_place_total {
     uint64_t processes;                            /* that have it */
     uint64_t process;                              /* the last one, by its number */
     uint64_t own;                                  /* bytes of the last one */
-    char who[WHO_BYTES];                           /* the process that has most */
-    char last[WHO_BYTES];                          /* the last one */
+    char who[GS_TABLE_WHO_BYTES];                  /* the process that has most */
+    char last[GS_TABLE_WHO_BYTES];                 /* the last one */
     struct gs_named_frame frames[GS_FRAMES_NAMED]; /* the innermost ones */
     size_t named;
     const char *call, *kind, *no_stack; /* as in gs_file_place */
     char texts[];                       /* all of the above */
 };
-
-static void add(uint64_t *sum, uint64_t value)
-{
-    if (__builtin_add_overflow(*sum, value, sum)) {
-        *sum = UINT64_MAX;
-    }
-}
 
 /* ---- names ------------------------------------------------------------------------- */
 
@@ -102,13 +92,6 @@ static void add_title(const struct gs_place_total *total, struct gs_shown_paths 
     gs_text_add(text, ")");
 }
 
-static void name_process(const struct gs_report_file *file, char out[WHO_BYTES])
-{
-    bool ranked = file->rank != UINT64_MAX;
-    (void)snprintf(out, WHO_BYTES, "%s %llu", ranked ? "rank" : "pid",
-                   (unsigned long long)(ranked ? file->rank : file->pid));
-}
-
 /* ---- sums -------------------------------------------------------------------------- */
 
 /* Takes the bytes of the last process into most and least. */
@@ -144,7 +127,7 @@ static struct gs_place_total *total_of(struct gs_place_table *table,
 void gs_place_table_add(struct gs_place_table *table, const struct gs_report_file *file)
 {
     table->processes++;
-    add(&table->rest_bytes, file->rest_bytes);
+    gs_table_add(&table->rest_bytes, file->rest_bytes);
     for (size_t i = 0; i < file->place_count; i++) {
         const struct gs_file_place *place = &file->places[i];
         struct gs_place_total *total = total_of(table, file, place);
@@ -159,10 +142,10 @@ void gs_place_table_add(struct gs_place_table *table, const struct gs_report_fil
             total->process = table->processes;
             total->processes++;
             total->own = 0;
-            name_process(file, total->last);
+            (void)gs_table_who(file, total->last);
         }
-        add(&total->own, place->bytes);
-        add(&total->sum, place->bytes);
+        gs_table_add(&total->own, place->bytes);
+        gs_table_add(&total->sum, place->bytes);
     }
 }
 
@@ -194,46 +177,9 @@ static int compare_totals(struct gs_place_total *a, struct gs_place_total *b)
     return order ? order : compare_texts(a->kind, b->kind);
 }
 
-/* Narrower, a call site has a line of its own. */
-#define COLUMNS_MIN 80
-#define FORM        "%8s %8s %-11s %8s %8s %11s"
+#define FORM "%8s %8s %-11s %8s %8s %11s"
 
-/* Adds a line, cut where the terminal's columns end. */
-static void write_cut(struct gs_text *text, unsigned columns, const char *line)
-{
-    size_t at = 0;
-    for (unsigned i = 0; line[at] && (columns == 0 || i < columns); i++) {
-        at += gs_utf8_length(line + at);
-    }
-    gs_text_add_bytes(text, line, at);
-    gs_text_add(text, "\n");
-}
-
-/* The width of the numbers that a narrow terminal shows whole; the first at least. */
-static unsigned whole_numbers(unsigned columns)
-{
-    static const unsigned char ends[] = {8, 17, 29, 38, 47, 59}; /* of FORM */
-    unsigned width = ends[0];
-    for (size_t i = 1; i < GS_ARRAY_LEN(ends) && ends[i] <= columns; i++) {
-        width = ends[i];
-    }
-    return width;
-}
-
-/* Writes numbers and title; a narrow terminal has a line for each. `whole`: the title is
- * not cut. */
-static void write_line(struct gs_text *text, unsigned columns, bool whole,
-                       const char *numbers, const char *title)
-{
-    struct gs_text line = {0};
-    bool narrow = columns != 0 && columns < COLUMNS_MIN;
-    if (narrow) {
-        write_cut(text, whole_numbers(columns), numbers);
-    }
-    gs_text_add(&line, "%s  %s", narrow ? "  " : numbers, title);
-    write_cut(text, whole ? 0 : columns, line.data ? line.data : "");
-    gs_text_free(&line);
-}
+static const unsigned char ends[] = {8, 17, 29, 38, 47, 59}; /* of FORM */
 
 /* What the process has that has least of it: without the call site it has nothing. */
 static uint64_t least_of(const struct gs_place_table *table,
@@ -243,10 +189,11 @@ static uint64_t least_of(const struct gs_place_table *table,
 }
 
 static void write_total(const struct gs_place_table *table,
-                        const struct gs_place_total *total, unsigned columns,
-                        struct gs_shown_paths *paths, struct gs_text *text)
+                        const struct gs_place_total *total,
+                        const struct gs_table_form *form, struct gs_shown_paths *paths,
+                        struct gs_text *text)
 {
-    char line[NUMBERS_BYTES], sum[24], most[24], least[24], spread[24], in[48];
+    char line[GS_TABLE_NUMBERS_BYTES], sum[24], most[24], least[24], spread[24], in[48];
     uint64_t lowest = least_of(table, total);
     (void)snprintf(in, sizeof(in), "%llu of %llu", (unsigned long long)total->processes,
                    (unsigned long long)table->processes);
@@ -256,7 +203,7 @@ static void write_total(const struct gs_place_table *table,
                    gs_text_bytes(total->most - lowest, spread), in);
     struct gs_text title = {0};
     add_title(total, paths, &title);
-    write_line(text, columns, paths->whole, line, title.data ? title.data : "");
+    gs_table_line(form, line, title.data ? title.data : "", text);
     gs_text_free(&title);
 }
 
@@ -281,24 +228,12 @@ static void sort(struct gs_place_table *table)
     HASH_SORT(table->places, compare_totals);
 }
 
-void gs_place_table_write(struct gs_place_table *table, const char *what, unsigned most,
-                          unsigned columns, bool full_paths, struct gs_text *text)
+/* What the table lacks. */
+static void write_rest(const struct gs_place_table *table, unsigned written,
+                       struct gs_text *text)
 {
-    char line[NUMBERS_BYTES], number[32], bytes[24];
-    unsigned written = 0, count = HASH_COUNT(table->places);
-    sort(table);
-    struct gs_shown_paths paths = {.whole = full_paths};
-    find_paths(table, most, &paths);
-    (void)snprintf(line, sizeof(line), FORM, what, "most", "at", "least", "spread",
-                   "processes");
-    if (count > 0) {
-        write_line(text, columns, false, line, "call site");
-    }
-    for (struct gs_place_total *total = table->places; total && written < most;
-         total = total->hh.next, written++) {
-        write_total(table, total, columns, &paths, text);
-    }
-    gs_shown_paths_free(&paths);
+    unsigned count = HASH_COUNT(table->places);
+    char number[32], bytes[24];
     if (count > written) {
         gs_text_add(text, "%s more call site%s with less (GPUSHIM_LEAK_MAX)\n",
                     gs_text_count(count - written, number),
@@ -311,6 +246,64 @@ void gs_place_table_write(struct gs_place_table *table, const char *what, unsign
     if (table->failed) {
         gs_text_add(text, "Note: some call sites are missing for lack of memory\n");
     }
+}
+
+void gs_place_table_write(struct gs_place_table *table, const char *what, unsigned most,
+                          unsigned columns, bool full_paths, struct gs_text *text)
+{
+    char line[GS_TABLE_NUMBERS_BYTES];
+    const struct gs_table_form form = {.columns = columns,
+                                       .whole = full_paths,
+                                       .ends = ends,
+                                       .end_count = GS_ARRAY_LEN(ends)};
+    unsigned written = 0;
+    sort(table);
+    struct gs_shown_paths paths = {.whole = full_paths};
+    find_paths(table, most, &paths);
+    (void)snprintf(line, sizeof(line), FORM, what, "most", "at", "least", "spread",
+                   "processes");
+    if (table->places) {
+        gs_table_line(&form, line, "call site", text);
+    }
+    for (struct gs_place_total *total = table->places; total && written < most;
+         total = total->hh.next, written++) {
+        write_total(table, total, &form, &paths, text);
+    }
+    gs_shown_paths_free(&paths);
+    write_rest(table, written, text);
+}
+
+void gs_place_table_markdown(struct gs_place_table *table, const char *what,
+                             unsigned most, bool full_paths, struct gs_text *text)
+{
+    char sum[24], most_bytes[24], least[24];
+    struct gs_shown_paths paths = {.whole = full_paths};
+    struct gs_text title = {0};
+    unsigned written = 0;
+    sort(table);
+    find_paths(table, most, &paths);
+    if (table->places) {
+        gs_text_add(text,
+                    "| %c%s | Most | At | Least | Processes | Call site |\n"
+                    "| ---: | ---: | --- | ---: | --- | --- |\n",
+                    what[0] + 'A' - 'a', what + 1);
+    }
+    for (struct gs_place_total *total = table->places; total && written < most;
+         total = total->hh.next, written++) {
+        gs_text_add(
+            text, "| %s | %s | %s | %s | %llu of %llu | ", gs_text_bytes(total->sum, sum),
+            gs_text_bytes(total->most, most_bytes), total->who,
+            gs_text_bytes(least_of(table, total), least),
+            (unsigned long long)total->processes, (unsigned long long)table->processes);
+        title.length = 0;
+        add_title(total, &paths, &title);
+        gs_table_code(title.data ? title.data : "", text);
+        gs_text_add(text, " |\n");
+    }
+    gs_text_free(&title);
+    gs_shown_paths_free(&paths);
+    gs_text_add(text, "%s", written ? "\n" : "");
+    write_rest(table, written, text);
 }
 
 static void put_total(struct gs_json *json, const struct gs_place_table *table,

@@ -25,6 +25,9 @@ void gs_place_table_add(struct gs_place_table *table, const struct gs_report_fil
  * have their whole path, and the line is not cut. */
 void gs_place_table_write(struct gs_place_table *table, const char *what, unsigned most,
                           unsigned columns, bool full_paths, struct gs_text *text);
+/* The same as a table of Markdown. */
+void gs_place_table_markdown(struct gs_place_table *table, const char *what,
+                             unsigned most, bool full_paths, struct gs_text *text);
 /* Writes the members for call sites, of whose stacks the two innermost frames are
  * kept. */
 void gs_place_table_json(struct gs_place_table *table, struct gs_json *json);

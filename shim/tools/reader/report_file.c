@@ -246,6 +246,21 @@ static void read_devices(struct gs_json_read *json, void *self)
     }
 }
 
+static void read_scopes(struct gs_json_read *json, void *self)
+{
+    static const struct gs_json_field fields[] = {
+#define GS_FILE_SCOPE(name) FIELD(gs_file_scope, name, NUMBER),
+#include "shim/tools/reader/file_scopes.def"
+        FIELD(gs_file_scope, path, TEXT)};
+    struct gs_report_file *file = self;
+    struct gs_file_scope *scope;
+    if (gs_json_read_open(json, '[')) {
+        while (gs_json_read_more(json) && (scope = NEXT_ITEM(json, file, scope))) {
+            FIELDS(json, fields, scope);
+        }
+    }
+}
+
 /* A place while it is read. */
 struct reading {
     struct gs_file_place place;
@@ -368,21 +383,18 @@ static void set_missing(const char **text)
     }
 }
 
-bool gs_report_file_read(const char *path, enum gs_report_of of, bool lines,
-                         struct gs_report_file *out, const char **problem)
+/* Reads a whole report, which `out` has from then on. */
+static bool read_members(char *text, enum gs_report_of of, struct gs_report_file *out,
+                         const char **problem)
 {
     static const struct gs_json_field members[] = {
         CALL("process", read_process), CALL("summary", read_summary),
         CALL("devices", read_devices), CALL("frames", read_frames),
         CALL("modules", read_modules), CALL("leaks", read_leaks),
         CALL("unplaced", read_leaks),  CALL("not_grouped", read_rest),
-        CALL("peaks", read_peaks),     CALL("time", read_time)};
-    size_t length;
-    *out = (struct gs_report_file){.of = of, .rank = UINT64_MAX};
-    out->text = gs_report_file_json(path, lines, &length, problem);
-    if (!out->text) {
-        return false;
-    }
+        CALL("peaks", read_peaks),     CALL("time", read_time),
+        CALL("scopes", read_scopes)};
+    *out = (struct gs_report_file){.of = of, .rank = UINT64_MAX, .text = text};
     struct gs_json_read json = {.at = out->text};
     FIELDS(&json, members, out);
     if (of == GS_REPORT_OF_PEAK && !out->has_peaks && out->peak_bytes > 0) {
@@ -402,10 +414,32 @@ bool gs_report_file_read(const char *path, enum gs_report_of of, bool lines,
     return true;
 }
 
+bool gs_report_file_read(const char *path, enum gs_report_of of, bool lines,
+                         struct gs_report_file *out, const char **problem)
+{
+    size_t length;
+    char *text = gs_report_file_json(path, lines, &length, problem);
+    *out = (struct gs_report_file){.text = NULL};
+    return text && read_members(text, of, out, problem);
+}
+
+bool gs_report_file_take(char *json, size_t length, enum gs_report_of of,
+                         struct gs_report_file *out, const char **problem)
+{
+    *out = (struct gs_report_file){.text = NULL};
+    *problem = problem_of(json, length);
+    if (*problem) {
+        free(json);
+        return false;
+    }
+    return read_members(json, of, out, problem);
+}
+
 void gs_report_file_free(struct gs_report_file *file)
 {
     free(file->text);
     free(file->devices);
+    free(file->scopes);
     free(file->places);
     free(file->stacks);
     free(file->frames);

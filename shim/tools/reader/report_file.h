@@ -52,6 +52,12 @@ struct gs_file_device {
     const char *name, *bus; /* NULL: unknown */
 };
 
+struct gs_file_scope {
+    const char *path; /* NULL: missing */
+#define GS_FILE_SCOPE(name) uint64_t name;
+#include "shim/tools/reader/file_scopes.def"
+};
+
 /* What the places are: what leaked, or is live; or who had the memory at the peaks. */
 enum gs_report_of { GS_REPORT_OF_LEAKS, GS_REPORT_OF_PEAK };
 
@@ -71,6 +77,8 @@ struct gs_report_file {
     uint64_t rest_bytes, rest_count; /* leaked, and in no place */
     struct gs_file_device *devices;
     size_t device_count, device_room;
+    struct gs_file_scope *scopes;
+    size_t scope_count, scope_room;
     struct gs_file_place *places;
     size_t place_count, place_room;
     uint64_t *stacks; /* numbers of frames, innermost first; any number may stand there */
@@ -83,6 +91,9 @@ struct gs_report_file {
 
 /* Reads a report; gs_report_file_free must follow. False: *problem, as above. */
 bool gs_report_file_read(const char *path, enum gs_report_of of, bool lines,
+                         struct gs_report_file *out, const char **problem);
+/* The same of a report in JSON, from malloc, with a NUL after it, that this takes. */
+bool gs_report_file_take(char *json, size_t length, enum gs_report_of of,
                          struct gs_report_file *out, const char **problem);
 void gs_report_file_free(struct gs_report_file *file);
 

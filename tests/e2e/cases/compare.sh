@@ -339,6 +339,48 @@ WANTED
 }
 add_case "merge of ranks" merge_case
 
+# Three ranks' scopes by path: the rank whose peak is the highest, the sums, and a scope that one rank lacks. The fault: a
+# sum of the peaks of other paths, or a rank without the scope that is left out of the least.
+merge_scopes_case() {
+  local rank
+
+  need python3
+  mkdir ranks
+  for rank in 2 3 4; do
+    report_of "ranks/$rank" "scopestat_linked rank $rank" RANK=$rank
+  done
+  gpushim all merge ranks/?.json
+  expect_status all 0
+  expect_text all.out '^ +peak at +least +live +allocated +allocs +processes  scope$'
+  expect_text all.out '^5[.]00 MiB rank 4 +3[.]00 MiB  11[.]0 MiB   11[.]0 MiB +5 +3 of 3  rank$'
+  expect_text all.out '^1[.]00 MiB rank 2 +0 B  2[.]00 MiB   2[.]00 MiB +2 +2 of 3  rank/batch$'
+  gpushim states merge ranks/?.state
+  expect_same all states
+  gpushim few merge --leak-max=1 ranks/?.json
+  expect_text few.out '^1 more scope with lower peaks [(]GPUSHIM_LEAK_MAX[)]$'
+  gpushim table merge --markdown ranks/?.json
+  expect_status table 0
+  expect_text table.out '^[|] 5[.]00 MiB [|] rank 4 [|] 3[.]00 MiB [|] 11[.]0 MiB [|] 11[.]0 MiB [|] 5 [|] 3 of 3 [|] .rank. [|]$'
+  expect_text table.out '^[|] Leaked [|] Most [|] At [|] Least [|] Processes [|] Call site [|]$'
+  expect_text table.out '^    gpushim: +all +'
+  gpushim sums merge --json ranks/?.json
+  expect_schema merge-1 sums.out
+  python3 -S - <<'PYTHON' >found || fail "JSON that cannot be read"
+import json
+for each in json.load(open("sums.out"))["scopes"]:
+    print(each["path"], each["most_peak_bytes"] >> 20, each["most_at"], each["least_peak_bytes"] >> 20, each["processes"],
+          each["peak_bytes"] >> 20, each["live_bytes"] >> 20, each["allocs"], each["begun"])
+PYTHON
+  printf '%s\n' 'rank 5 rank 4 3 3 11 11 5 3' 'rank/batch 1 rank 2 0 2 2 2 2 2' >wanted
+  diff -u wanted found || fail "other scopes in JSON"
+  report_of ranks/none "leaky_shared"
+  gpushim none merge --json ranks/none.json
+  expect_schema merge-1 none.out
+  gpushim plain merge ranks/none.json
+  expect_no_text plain.out 'scope'
+}
+add_case "merge of scopes" merge_scopes_case
+
 # 10,000 files of a folder, in little memory.
 merge_many_case() {
   need python3
@@ -459,7 +501,7 @@ compare_usage_case() {
   need_file "$build/gpushim"
   for words in diff 'diff a' 'diff a b c' merge 'diff --fail-on a' 'merge --of=x a' 'diff --of=x a b' 'diff --fail-on=gone a b' \
     'diff --fail-on=grown:1% --fail-on= a b' 'diff --fail-on=new:200% a b' 'diff -o x a b' 'merge --fail-on=new a' \
-    'diff --json --markdown a b' 'diff --json=x a b' 'merge --markdown a'; do
+    'diff --json --markdown a b' 'diff --json=x a b' 'merge --json --markdown a'; do
     # shellcheck disable=SC2086  # several words
     gpushim bad $words
     expect_status bad 2
