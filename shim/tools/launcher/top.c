@@ -141,7 +141,7 @@ static int show_plain(struct gs_top_list *list, unsigned delay_ms, unsigned long
 
 /* ---- the screen -------------------------------------------------------------------- */
 
-enum page { PAGE_LIST, PAGE_PLACES, PAGE_HELP };
+enum page { PAGE_LIST, PAGE_PLACES, PAGE_SCOPES, PAGE_HELP };
 
 struct screen {
     struct gs_top_list *list;
@@ -153,7 +153,7 @@ struct screen {
     const struct gs_top_file *file;
     unsigned device;
     unsigned lines, columns;
-    struct gs_text places; /* PAGE_PLACES and PAGE_HELP */
+    struct gs_text places; /* of the other pages */
     size_t scrolled;       /* lines of it above the screen */
     char path[4096];
     uint64_t next_ns; /* when it is read again */
@@ -241,7 +241,8 @@ static void write_list(struct screen *screen, struct gs_text *text, unsigned *ma
     if (screen->edits) {
         gs_text_add(text, "filter: %s_", list->filter);
     } else {
-        gs_text_add(text, "h help  q quit  Enter stacks  / filter  s sort: %s%s",
+        gs_text_add(text,
+                    "h help  q quit  Enter stacks  m scopes  / filter  s sort: %s%s",
                     gs_top_sort_names[list->sort], list->reversed ? ", reversed" : "");
     }
 }
@@ -289,18 +290,23 @@ static void read_places(struct screen *screen)
 {
     uint64_t begin_ns = gs_now_ns(), end_ns;
     gs_text_free(&screen->places);
-    gs_top_write_places(screen->path, &screen->places);
+    if (screen->page == PAGE_SCOPES) {
+        gs_top_write_scopes(screen->path, &screen->places);
+    } else {
+        gs_top_write_places(screen->path, &screen->places);
+    }
     end_ns = gs_now_ns();
     screen->next_ns = end_ns + (end_ns - begin_ns) * PLACES_SHARE;
 }
 
-static void open_places(struct screen *screen)
+/* Opens a page of the chosen process. */
+static void open_process(struct screen *screen, enum page page)
 {
     const struct gs_top_list *list = screen->list;
     if (screen->chosen < list->count) {
         (void)snprintf(screen->path, sizeof(screen->path), "%s",
                        gs_top_list_path(&list->rows[screen->chosen]));
-        screen->page = PAGE_PLACES;
+        screen->page = page;
         screen->scrolled = 0;
         read_places(screen);
     }
@@ -376,7 +382,10 @@ static void list_key(struct screen *screen, int key)
         break;
     case GS_KEY_ENTER:
     case GS_KEY_RIGHT:
-        open_places(screen);
+        open_process(screen, PAGE_PLACES);
+        break;
+    case 'm':
+        open_process(screen, PAGE_SCOPES);
         break;
     case 'k':
     case GS_KEY_UP:
@@ -413,6 +422,7 @@ static void long_key(struct screen *screen, int key)
     case GS_KEY_ESCAPE:
     case GS_KEY_LEFT:
     case GS_KEY_ENTER:
+    case 'm':
         screen->page = PAGE_LIST;
         break;
     case 'k':
@@ -477,7 +487,8 @@ static int show_screen(struct gs_top_list *list, unsigned delay_ms, unsigned lon
     for (unsigned long i = 0; !screen.ends && (rounds == 0 || i < rounds); i++) {
         gs_top_list_read(list);
         follow(&screen);
-        if (screen.page == PAGE_PLACES && gs_now_ns() >= screen.next_ns) {
+        if ((screen.page == PAGE_PLACES || screen.page == PAGE_SCOPES) &&
+            gs_now_ns() >= screen.next_ns) {
             read_places(&screen);
         }
         draw(&screen);

@@ -11,6 +11,7 @@
 
 #include "shim/tools/reader/ask.h"
 #include "shim/tools/reader/report_file.h"
+#include "shim/tools/reader/scope_table.h"
 #include "shim/tools/reader/state_open.h"
 
 /* The longest wait for a report. */
@@ -208,11 +209,19 @@ static void write_answer(const struct gs_ask_thread *thread, struct gs_text *tex
     }
 }
 
+static void write_process(const struct gs_report_file *file, struct gs_text *text)
+{
+    bool runs = file->running && !file->is_copy;
+    char who[32], clock[16];
+    gs_text_add(text, "%s  %s  %s%s%s\n", gs_report_file_who(file, who), file->ending,
+                file->command, runs ? "  as of " : "", runs ? clock_text(clock) : "");
+}
+
 void gs_top_write_places(const char *path, struct gs_text *text)
 {
     static struct gs_report_file file;
     const char *problem;
-    char who[32], bytes[24], count[32], clock[16];
+    char bytes[24], count[32];
     struct gs_ask_thread thread;
     if (gs_ask_read_name(path, &thread)) {
         write_answer(&thread, text);
@@ -223,9 +232,7 @@ void gs_top_write_places(const char *path, struct gs_text *text)
         gs_text_add(text, ": %s\n", problem);
         return;
     }
-    bool runs = file.running && !file.is_copy;
-    gs_text_add(text, "%s  %s  %s%s%s\n", gs_report_file_who(&file, who), file.ending,
-                file.command, runs ? "  as of " : "", runs ? clock_text(clock) : "");
+    write_process(&file, text);
     gs_text_add(text, "%s %s in %s allocation%s, %zu call site%s\n\n",
                 gs_text_bytes(file.leaked_bytes, bytes), file.running ? "live" : "leaked",
                 gs_text_count(file.leaked_count, count),
@@ -256,6 +263,47 @@ void gs_top_write_places(const char *path, struct gs_text *text)
     gs_report_file_free(&file);
 }
 
+/* Reads what a process answers. False: it was written why not. */
+static bool ask_report(const struct gs_ask_thread *thread, struct gs_report_file *out,
+                       struct gs_text *text)
+{
+    struct gs_ask_answer answer;
+    const char *problem = NULL;
+    if (!gs_ask_bytes(thread, "export json", PLACES_MS, &answer)) {
+        problem = answer.problem;
+    } else if (answer.refused) {
+        gs_ask_make_printable(&answer);
+        gs_text_add(text, "process %ld: %s\n", (long)answer.pid, answer.text);
+        free(answer.text);
+        return false;
+    } else if (gs_report_file_take(answer.text, answer.length, GS_REPORT_OF_LEAKS, out,
+                                   &problem)) {
+        return true;
+    }
+    gs_text_add(text, "process %ld: %s\n", (long)answer.pid, problem);
+    return false;
+}
+
+void gs_top_write_scopes(const char *path, struct gs_text *text)
+{
+    static struct gs_report_file file;
+    struct gs_ask_thread thread;
+    const char *problem;
+    if (gs_ask_read_name(path, &thread)) {
+        if (!ask_report(&thread, &file, text)) {
+            return;
+        }
+    } else if (!gs_report_file_read(path, GS_REPORT_OF_LEAKS, false, &file, &problem)) {
+        gs_text_add_foreign(text, path);
+        gs_text_add(text, ": %s\n", problem);
+        return;
+    }
+    write_process(&file, text);
+    gs_text_add(text, "\n");
+    gs_scope_table_of_process(&file, text);
+    gs_report_file_free(&file);
+}
+
 void gs_top_write_help(struct gs_text *text)
 {
     gs_text_add(text,
@@ -263,6 +311,7 @@ void gs_top_write_help(struct gs_text *text)
                 "\n"
                 "  up, down, page up, page down, home, end   choose a process\n"
                 "  Enter, right    its call stacks; left, Esc or q: back\n"
+                "  m               its memory by scope; likewise back\n"
                 "  s, S            sort by the next, or the last, column\n"
                 "  r               reverse the order\n"
                 "  /               filter by command, process id, host or file;\n"

@@ -24,6 +24,10 @@ void gs_top_write_problem(const struct gs_top_list *list, struct gs_text *text);
  * cannot be read. */
 void gs_top_write_places(const char *path, struct gs_text *text);
 
+/* The scopes of a process, what is live now first; or one line why they cannot be read.
+ */
+void gs_top_write_scopes(const char *path, struct gs_text *text);
+
 void gs_top_write_help(struct gs_text *text);
 
 #endif

@@ -263,6 +263,28 @@ expect_restored() {
   expect_equal "other screen, cursor, wrap" "0 1 1" "$(tmux -L "$socket" display -p '#{alternate_on} #{cursor_flag} #{wrap_flag}')"
 }
 
+# The scopes of a process with a state file, and of one that is asked. The fault: a page of call sites, or of nothing.
+top_scopes_case() {
+  need_file "$apps/scopestat_linked"
+  start_preloaded program "$1" -- timeout 100 "$apps/scopestat_linked" ask "$PWD/over"
+  await 25 grep -qs planted program.out || fail "the program does not start"
+  start_screen 160 20 -- -d 0.2 "${@:2}"
+  keys / 'scopestat_linked ask' Enter
+  expect_screen ' 5[.]00 MiB .*/scopestat_linked ask '
+  keys m
+  expect_screen '^process [0-9]+  .*/scopestat_linked ask '
+  expect_screen '^ +LIVE +PEAK ALLOCATED +ALLOCS +BEGUN  SCOPE [(]AND WITHIN[)]$'
+  expect_screen '^ 5[.]00 MiB  5[.]00 MiB  5[.]00 MiB +2 +1  rank$'
+  expect_screen '^ 1[.]00 MiB  1[.]00 MiB  1[.]00 MiB +1 +1  rank/batch$'
+  keys q
+  expect_screen '1 process, '
+  keys q
+  end_programs
+  expect_restored 0
+}
+add_case "top of scopes, by state file" top_scopes_case GPUSHIM_STATE_FILE=one.state one.state
+add_case "top of scopes, asked" top_scopes_case GPUSHIM_VERBOSE=1
+
 # Each key does what the help says.
 top_keys_case() {
   start_programs 3
@@ -291,6 +313,10 @@ top_keys_case() {
   keys End
   expect_screen '^    #0 keep_small '
   keys Home q
+  expect_screen '1 process, '
+  keys m
+  expect_screen '^no scope was begun: '
+  keys m
   expect_screen '1 process, '
   keys Escape
   expect_screen '3 processes, '
