@@ -722,10 +722,12 @@ static inline gpushim_result gpushim_off_pressure(gpushim_pressure_call call, vo
  * Begins a scope of the calling thread: the allocations that the thread makes until
  * gpushim_scope_end belong to it, in the report and in each of its files. Scopes nest: a
  * scope "forward" in a scope "step" is "step/forward".
- * In:     name  copied; up to 127 bytes, and up to 32 scopes deep
+ * In:     name  copied; up to 127 bytes, and up to 32 scopes deep. Each '/' of it is ':'
+ *               in paths, in reports and for rules: a scope "GET /v1" in "serve" is
+ *               "serve/GET :v1"
  * Errors: INACTIVE, NO_MEMORY (host)
- *         INVALID  no name, one with a '/', too long or too deep: the allocations belong
- *                  to the enclosing scope; gpushim_scope_end must still be called
+ *         INVALID  no name, too long or too deep: the allocations belong to the enclosing
+ *                  scope; gpushim_scope_end must still be called
  */
 static inline gpushim_result gpushim_scope_begin(const char *name)
 {

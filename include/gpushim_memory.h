@@ -1101,7 +1101,7 @@ struct gpushim_group {
  * In:     name      of a scope of its allocations in reports (gpushim_scope_begin); NULL:
  *                   none
  *         expected  allocations for which no host memory is needed later; 0: not known
- * Errors: INVALID (a name with a '/', "", or beyond 127 bytes, too), NO_MEMORY (host)
+ * Errors: INVALID (a name "", or beyond 127 bytes, too), NO_MEMORY (host)
  */
 static inline gpushim_result gpushim_group_create(struct gpushim_group *out,
                                                   const char *name, gpushim_place place,
@@ -1110,7 +1110,7 @@ static inline gpushim_result gpushim_group_create(struct gpushim_group *out,
     struct gpushim_member_ *members = NULL;
 
     if (!out || !gpushim_is_place_(place, 0, 0) ||
-        (name && (!name[0] || strchr(name, '/') || strlen(name) >= sizeof(out->name))) ||
+        (name && (!name[0] || strlen(name) >= sizeof(out->name))) ||
         expected > SIZE_MAX / sizeof(*members)) {
         return GPUSHIM_INVALID;
     }

@@ -41,7 +41,7 @@ static __thread struct ranges *ranges_of_thread
 
 /* ---- names ---------------------------------------------------------------------- */
 
-/* Makes a scope's name: what fits of whole characters, without a slash, not empty. */
+/* Makes a scope's name: what fits of whole characters, not empty. */
 static void name_of_text(const char *text, char out[GS_SCOPE_NAME_MAX + 1])
 {
     size_t length = 0;
@@ -56,9 +56,6 @@ static void name_of_text(const char *text, char out[GS_SCOPE_NAME_MAX + 1])
         text += bytes;
     }
     out[length] = '\0';
-    for (char *slash = out; (slash = strchr(slash, '/'));) {
-        *slash = ':';
-    }
     if (length == 0) {
         memcpy(out, "range", sizeof("range"));
     }

@@ -184,7 +184,7 @@ static void show_control(void)
     APP_OK(gpu_free(large));
     tell("end of no scope", gpushim_scope_end());
     tell("scope without a name", gpushim_scope_begin(""));
-    tell("scope within it", gpushim_scope_begin("a/b"));
+    tell("scope within it", gpushim_scope_begin(NULL));
     tell("end", gpushim_scope_end());
     tell("end", gpushim_scope_end());
     tell("report", gpushim_report());

@@ -267,6 +267,11 @@ static void wrong(void)
     begin("not UTF-8", "\xff\xfe\x01");
     APP_OK(gpu_malloc(&block, 10));
     gpushim_scope_end();
+    begin("a slash", "in/it");
+    APP_OK(gpu_malloc(&block, 5));
+    gpushim_scope_end();
+    show("outer/in/it", 0);
+    show("outer/in:it", 0);
     show("outer", 0);
     show(long_name + LONG - 40, 0);
     gpushim_scope_end();

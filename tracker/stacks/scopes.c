@@ -27,11 +27,28 @@ static unsigned path_length(const struct gs_scopes *scopes)
     return depth == 0 ? 0 : scopes->ends[depth - 1];
 }
 
+/* A path has slashes between names alone, so that each path names one scope. */
+static char path_char(char of_name)
+{
+    return of_name == '/' ? ':' : of_name;
+}
+
+/* Returns whether a name of a path is that of a scope. */
+static bool is_name(const char *in_path, const char *name, size_t length)
+{
+    size_t i = 0;
+
+    while (i < length && in_path[i] == path_char(name[i])) {
+        i++;
+    }
+    return i == length;
+}
+
 enum gs_status gs_scopes_begin(const char *name)
 {
     struct gs_scopes *scopes = scopes_of_thread;
     size_t length = name == NULL ? 0 : strnlen(name, GS_SCOPE_NAME_MAX + 1);
-    bool valid = length > 0 && length <= GS_SCOPE_NAME_MAX && strchr(name, '/') == NULL;
+    bool valid = length > 0 && length <= GS_SCOPE_NAME_MAX;
     unsigned end;
 
     if (scopes == NULL) {
@@ -49,7 +66,9 @@ enum gs_status gs_scopes_begin(const char *name)
         if (end > 0) {
             scopes->path[end++] = '/';
         }
-        memcpy(scopes->path + end, name, length + 1);
+        for (size_t i = 0; i <= length; i++) {
+            scopes->path[end + i] = path_char(name[i]);
+        }
         end += (unsigned)length;
     }
     if (scopes->depth < GS_SCOPES_MAX) {
@@ -101,7 +120,7 @@ bool gs_scopes_path_has(const char *path, size_t length, const char *name)
         const char *slash = memchr(path, '/', (size_t)(end - path));
         const char *next = slash != NULL ? slash : end;
 
-        if ((size_t)(next - path) == wanted && memcmp(path, name, wanted) == 0) {
+        if ((size_t)(next - path) == wanted && is_name(path, name, wanted)) {
             return true;
         }
         path = next + 1;

@@ -31,8 +31,9 @@ struct gs_scopes {
 };
 
 /* Begins a scope within the thread's scopes. It has to be ended, unless the thread's
- * first one fails. Errors: GS_ERR_INVALID     no name, or one with a '/'; too long, or
- * too deep: the allocations belong to the scope around it GS_ERR_HOST_NOMEM  not begun */
+ * first one fails. Slashes of its name are colons in the path.
+ * Errors: GS_ERR_INVALID     no name, too long, or too deep: the allocations belong to
+ * the scope around it GS_ERR_HOST_NOMEM  not begun */
 enum gs_status gs_scopes_begin(const char *name) GS_MUST_USE;
 /* Ends the innermost scope. Errors: GS_ERR_NOT_FOUND. */
 enum gs_status gs_scopes_end(void) GS_MUST_USE;
@@ -55,7 +56,8 @@ bool gs_scopes_have(uint32_t stack);
 size_t gs_scopes_path(const struct gs_stacks *stacks, uint32_t scope,
                       char path[GS_SCOPE_PATH_SIZE]);
 
-/* Returns true if a scope of this name is among those of a path, such as step/forward. */
+/* Returns true if a scope of this name is among those of a path, such as step/forward.
+ * Slashes of the name are compared with colons. */
 bool gs_scopes_path_has(const char *path, size_t length, const char *name);
 /* The same of the calling thread's scopes. */
 bool gs_scopes_within(const char *name);

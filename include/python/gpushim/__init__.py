@@ -443,8 +443,8 @@ def _warn_of_scope(name: str) -> None:
     if not _warned_of_scope:
         _warned_of_scope = True
         with contextlib.suppress(RuntimeWarning):
-            warnings.warn("gpushim.scope(%.140r): not 1 to 127 bytes without a slash, or too deep; its allocations belong "
-                          "to the scope around" % name, RuntimeWarning, stacklevel=4)
+            warnings.warn("gpushim.scope(%.140r): not 1 to 127 bytes, or too deep; its allocations belong to the scope "
+                          "around" % name, RuntimeWarning, stacklevel=4)
 
 
 _warned_of_scope = False
@@ -454,8 +454,8 @@ _warned_of_scope = False
 def scope(name: str) -> Iterator[None]:
     """Names the allocations of its body in the report; nests: "step/forward". Also a decorator.
 
-    A name has 1 to 127 bytes and no "/"; up to 32 nest, in a path of at most 1,023 bytes. Otherwise there is one
-    RuntimeWarning, and the body's allocations belong to the scope around."""
+    A name has 1 to 127 bytes; each "/" of it is ":" in paths and reports. Up to 32 nest, in a path of at most 1,023
+    bytes. Otherwise there is one RuntimeWarning, and the body's allocations belong to the scope around."""
     begun = _call("scope_begin", name.encode(errors="replace"))
     try:
         if begun == _INVALID:

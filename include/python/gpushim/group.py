@@ -32,8 +32,8 @@ class Group:
     """name: of a scope, None for none. place and device: as of Buffer. Raises ValueError for a wrong name."""
 
     def __init__(self, name=None, place=DEVICE, device=0):
-        if name is not None and (not name or "/" in name or "\0" in name or len(name.encode()) > 127):
-            raise ValueError("name %r: not 1 to 127 bytes without a slash" % (name,))
+        if name is not None and (not name or "\0" in name or len(name.encode()) > 127):
+            raise ValueError("name %r: not 1 to 127 bytes without a NUL" % (name,))
         self.name, self.place, self.device = name, place, device
         self._lock = threading.RLock()  # a collection may free a buffer of another group in the midst of a call
         self._live, self._ahead = [], []

@@ -53,7 +53,7 @@ def nested(levels):
 
 with warnings.catch_warnings():
     warnings.simplefilter("error")  # ends nothing
-    with gpushim.scope("around"), gpushim.scope("a/b"):
+    with gpushim.scope("around"), gpushim.scope("n" * 128):
         lost = cuda.malloc(700)
     print("bad scope:", gpushim.scope_statistics("around").live_bytes, nested(40), nested(3))
 cuda.free(lost)

@@ -54,13 +54,16 @@ in another thread: not found
 a long name: an argument is not valid
 no name: an argument is not valid
 not UTF-8: success
-outer, 0: begun 1, 2 allocs of 110 B, 0 frees of 0 B, 2 live of 110 B, peak 110 B, lost 0 of 0 B
+a slash: success
+outer/in/it, 0: not found
+outer/in:it, 0: begun 1, 1 allocs of 5 B, 0 frees of 0 B, 1 live of 5 B, peak 5 B, lost 0 of 0 B
+outer, 0: begun 1, 3 allocs of 115 B, 0 frees of 0 B, 3 live of 115 B, peak 115 B, lost 0 of 0 B
 xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx, 0: not found
 once more: not found
-outer, 0: begun 1, 2 allocs of 110 B, 0 frees of 0 B, 2 live of 110 B, peak 110 B, lost 0 of 0 B
+outer, 0: begun 1, 3 allocs of 115 B, 0 frees of 0 B, 3 live of 115 B, peak 115 B, lost 0 of 0 B
 left open: success
 WANTED
-  expect_text shim.err 'outer +110 B +110 B +110 B +2 +1$'
+  expect_text shim.err 'outer +115 B +115 B +115 B +3 +1$'
   expect_text shim.err 'open +20 B +20 B +20 B +1 +1$'
 }
 add_case "scopes wrong" scopes_wrong_case
