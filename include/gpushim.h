@@ -267,6 +267,7 @@ struct gpushim_functions {
     gpushim_result (*snapshot_free)(struct gpushim_snapshot *snapshot);
     gpushim_result (*scope_statistics)(const char *path, int device,
                                        struct gpushim_scope_totals *out);
+    gpushim_result (*scope_path)(char *out, size_t capacity);
 };
 
 /* The library's table; NULL without a library. A program without one looks again at each
@@ -760,6 +761,22 @@ static inline gpushim_result gpushim_scope_statistics(const char *path, int devi
     memset(out, 0, sizeof(*out));
     out->size = sizeof(*out);
     GPUSHIM_CALL_(scope_statistics, (path, device, out));
+}
+
+/*
+ * Writes the path of the calling thread's scopes, for gpushim_scope_statistics:
+ * "step/forward". A name that was refused is not in it.
+ * In:     capacity  GPUSHIM_SCOPE_BYTES is enough for each path
+ * Out:    out       "" after an error
+ * Errors: INACTIVE, INVALID (the path does not fit), NOT_FOUND (in no scope)
+ */
+static inline gpushim_result gpushim_scope_path(char *out, size_t capacity)
+{
+    if (!out || capacity == 0) {
+        return GPUSHIM_INVALID;
+    }
+    out[0] = '\0';
+    GPUSHIM_CALL_(scope_path, (out, capacity));
 }
 
 /* Names the allocations of one call: err = GPUSHIM_NAMED("weights", cudaMalloc(&w, n)).

@@ -1,6 +1,6 @@
 /*
  * gpushim.hpp - gpushim.h and gpushim_memory.h for C++11 and later: a buffer and a group
- * of buffers that are freed with their object, and a scope that ends with its block.
+ * of buffers that are freed with their object, and scopes that end with their block.
  *
  * Sizes, errors and threads: as in those two files. Constructors throw gpushim::error;
  * without exceptions the object stays empty.
@@ -9,6 +9,7 @@
 #define GPUSHIM_HPP
 
 #include <stdexcept>
+#include <string>
 
 #include "gpushim_memory.h"
 
@@ -205,6 +206,46 @@ class scope
 
   private:
     gpushim_result begun_;
+};
+
+/* A scope that says what was allocated in it. */
+class measured_scope
+{
+  public:
+    explicit measured_scope(const char *name) : scope_(name), path_()
+    {
+        char path[GPUSHIM_SCOPE_BYTES];
+        if (scope_.result() == GPUSHIM_OK &&
+            gpushim_scope_path(path, sizeof(path)) == GPUSHIM_OK) {
+            path_ = path;
+        }
+    }
+    measured_scope(const measured_scope &) = delete;
+    measured_scope &operator=(const measured_scope &) = delete;
+    /* What gpushim_scope_begin returned. */
+    gpushim_result result() const noexcept
+    {
+        return scope_.result();
+    }
+    /* "step/forward"; "" without the library, and if the name was refused. */
+    const std::string &path() const noexcept
+    {
+        return path_;
+    }
+    /* As gpushim_scope_statistics, on any thread: of all scopes with this path so far.
+     * All 0 on an error. */
+    gpushim_scope_totals statistics(int device = GPUSHIM_ALL_DEVICES) const noexcept
+    {
+        gpushim_scope_totals found = gpushim_scope_totals();
+        if (!path_.empty()) {
+            (void)gpushim_scope_statistics(path_.c_str(), device, &found);
+        }
+        return found;
+    }
+
+  private:
+    scope scope_;
+    std::string path_;
 };
 
 } // namespace gpushim

@@ -46,6 +46,7 @@ gpushim_result gs_api_classes(int device, struct gpushim_class *out, size_t clas
 
 gpushim_result gs_api_scope_statistics(const char *path, int device,
                                        struct gpushim_scope_totals *out);
+gpushim_result gs_api_scope_path(char *out, size_t capacity);
 
 /* ---- api_control.c ---- */
 

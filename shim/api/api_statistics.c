@@ -7,6 +7,7 @@
 #include "shim/api/api.h"
 #include "shim/state/context_switch.h"
 #include "shim/state/state.h"
+#include "tracker/stacks/scopes.h"
 
 /* Adds the rows of allocations that `device` names. */
 static void add_totals(struct gs_state *state, int device, struct gpushim_statistics *out)
@@ -209,4 +210,19 @@ gpushim_result gs_api_scope_statistics(const char *path, int device,
     all.size = out->size < sizeof(all) ? out->size : sizeof(all);
     memcpy(out, &all, all.size);
     return result;
+}
+
+gpushim_result gs_api_scope_path(char *out, size_t capacity)
+{
+    char path[GS_SCOPE_PATH_SIZE];
+    if (!out || capacity == 0) {
+        return GPUSHIM_INVALID;
+    }
+    bool any = gs_scopes_current_path(path);
+    size_t length = strlen(path);
+    if (length >= capacity) {
+        return GPUSHIM_INVALID;
+    }
+    memcpy(out, path, length + 1);
+    return any ? GPUSHIM_OK : GPUSHIM_NOT_FOUND;
 }

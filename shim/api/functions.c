@@ -63,7 +63,8 @@
     row(snapshot_free, (struct gpushim_snapshot *snapshot), (snapshot))                  \
     row(scope_statistics,                                                                \
         (const char *path, int device, struct gpushim_scope_totals *out),                \
-        (path, device, out))
+        (path, device, out))                                                             \
+    row(scope_path, (char *out, size_t capacity), (out, capacity))
 
 #define ROW(name, parameters, arguments)                                                 \
     static gpushim_result call_##name parameters                                         \

@@ -116,6 +116,30 @@ static void throw_from_a_visit()
                "a call after the exception");
 }
 
+static void measure()
+{
+    const bool active = gpushim_library_version()[0] != '\0';
+    gpushim::measured_scope outer("measured"), inner("GET /v1"), refused("");
+    gpushim::buffer block(3000);
+    {
+        gpushim::scope deeper("deeper");
+        gpushim::buffer more(2000, GPUSHIM_PINNED_HOST);
+    }
+    app_expect(outer.path() == (active ? "measured" : "") &&
+                   inner.path() == (active ? "measured/GET :v1" : "") &&
+                   refused.path().empty(),
+               "paths");
+    const gpushim_scope_totals all = inner.statistics(),
+                               host = inner.statistics(GPUSHIM_PINNED);
+    app_expect(all.live_bytes == (active ? 3000u : 0u) &&
+                   all.peak_bytes == (active ? 5000u : 0u) &&
+                   all.allocs == (active ? 2u : 0u) && all.begun == (active ? 1u : 0u),
+               "the figures of a scope");
+    app_expect(host.live_bytes == 0 && host.peak_bytes == (active ? 2000u : 0u),
+               "those of its pinned memory");
+    app_expect(refused.statistics().allocs == 0, "those of a name that was refused");
+}
+
 int main(int argc, char **argv)
 {
     app_gpu_start();
@@ -164,5 +188,6 @@ int main(int argc, char **argv)
         std::printf("scopes: %d\n", outer.result() == inner.result());
     }
     app_expect(gpushim_scope_end() != GPUSHIM_OK, "a scope that goes on");
+    measure();
     return 0;
 }

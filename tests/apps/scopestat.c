@@ -218,6 +218,20 @@ static void begin(const char *what, const char *name)
     printf("%s: %s\n", what, gpushim_result_text(gpushim_scope_begin(name)));
 }
 
+/* The path of the calling thread, in memory of any size. */
+static void show_path(void)
+{
+    char path[GPUSHIM_SCOPE_BYTES] = "old";
+    const char *result = gpushim_result_text(gpushim_scope_path(path, sizeof(path)));
+    size_t most = strlen(path);
+
+    printf("path: %s, \"%s\"", result, path);
+    printf("; in %zu bytes: %s", most,
+           gpushim_result_text(gpushim_scope_path(path, most)));
+    printf(", \"%s\"; nowhere: %s\n", path,
+           gpushim_result_text(gpushim_scope_path(NULL, 100)));
+}
+
 static void *end_of_another(void *unused)
 {
     (void)unused;
@@ -274,7 +288,9 @@ static void wrong(void)
     show("outer/in:it", 0);
     show("outer", 0);
     show(long_name + LONG - 40, 0);
+    show_path();
     gpushim_scope_end();
+    show_path();
     printf("once more: %s\n", gpushim_result_text(gpushim_scope_end()));
     show("outer", 0);
     begin("left open", "open");

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gpushim.memory import Buffer
 
 __all__ = ["ALL_DEVICES", "EVERYWHERE", "IMPORTED", "PINNED", "REGISTERED", "Allocation", "Change", "Class",
-           "Difference", "Error", "Level", "Released", "ScopeTotals", "Snapshot", "Stack", "Statistics", "Stretch", "active",
+           "Difference", "Error", "Level", "Released", "Scope", "ScopeTotals", "Snapshot", "Stack", "Statistics", "Stretch", "active",
            "allocate_async", "allocation_at", "allocations", "classes", "off_pressure", "on_pressure", "option",
            "pressure", "record", "release", "report", "resume", "scope",
            "scope_statistics", "set_option", "snapshot", "statistics",
@@ -40,7 +40,8 @@ __all__ = ["ALL_DEVICES", "EVERYWHERE", "IMPORTED", "PINNED", "REGISTERED", "All
 
 __version__ = "0.1.0"  # of this module; version() is the library's
 
-ALL_DEVICES, PINNED, REGISTERED, IMPORTED = -100, -1, -2, -3
+ALL_DEVICES: int = -100
+PINNED, REGISTERED, IMPORTED = -1, -2, -3
 EVERYWHERE = -101  # all of these: for allocations and snapshot
 
 _OK, _INACTIVE, _INVALID, _NOT_FOUND, _NO_MEMORY, _TOO_OLD, _AT_START, _OFF, _CUDA, _BUSY = range(10)
@@ -126,6 +127,7 @@ class _Functions(ctypes.Structure):  # struct gpushim_functions
         ("snapshot_free", ctypes.c_void_p),
         ("scope_statistics", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_int,
                                               ctypes.POINTER(_ScopeTotals))),
+        ("scope_path", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t)),
     ]
 
 
@@ -437,61 +439,6 @@ def record(on: bool) -> bool:
     return _check(_call("record", 1 if on else 0))
 
 
-def _warn_of_scope(name: str) -> None:
-    """Once a process; a warning that is an error ends no program."""
-    global _warned_of_scope  # pylint: disable=global-statement
-    if not _warned_of_scope:
-        _warned_of_scope = True
-        with contextlib.suppress(RuntimeWarning):
-            warnings.warn("gpushim.scope(%.140r): not 1 to 127 bytes, or too deep; its allocations belong to the scope "
-                          "around" % name, RuntimeWarning, stacklevel=4)
-
-
-_warned_of_scope = False
-
-
-@contextlib.contextmanager
-def scope(name: str) -> Iterator[None]:
-    """Names the allocations of its body in the report; nests: "step/forward". Also a decorator.
-
-    A name has 1 to 127 bytes; each "/" of it is ":" in paths and reports. Up to 32 nest, in a path of at most 1,023
-    bytes. Otherwise there is one RuntimeWarning, and the body's allocations belong to the scope around."""
-    begun = _call("scope_begin", name.encode(errors="replace"))
-    try:
-        if begun == _INVALID:
-            _warn_of_scope(name)
-        yield
-    finally:
-        if begun not in (_INACTIVE, _NO_MEMORY):
-            _call("scope_end")
-
-
-@dataclasses.dataclass(frozen=True)
-class ScopeTotals:
-    """The memory of a scope, the scopes within it included (struct gpushim_scope_totals). If `missed` is not 0, so
-    many allocations are in no other member: the table of call stacks was full (GPUSHIM_STACK=table)."""
-    begun: int = 0
-    allocs: int = 0
-    alloc_bytes: int = 0
-    frees: int = 0
-    free_bytes: int = 0
-    live_count: int = 0
-    live_bytes: int = 0
-    peak_bytes: int = 0
-    lost_count: int = 0
-    lost_bytes: int = 0
-    missed: int = 0
-
-
-def scope_statistics(path, device=ALL_DEVICES):
-    """What was allocated in a scope so far, by all threads. `path` begins with the outermost scope: "step/forward".
-    Raises KeyError if no such scope was begun."""
-    raw = _ScopeTotals(size=ctypes.sizeof(_ScopeTotals))
-    if not _check(_call("scope_statistics", path.encode(), device, ctypes.byref(raw)), "scope %r" % path):
-        return ScopeTotals()
-    return ScopeTotals(*(getattr(raw, field.name) for field in dataclasses.fields(ScopeTotals)))
-
-
 # ---- the memory of a scope goes to the device, and comes back --------------------------
 
 
@@ -543,7 +490,9 @@ def allocate_async(nbytes: int, *arguments: Any, **named: Any) -> asyncio.Future
     return memory.allocate_async(nbytes, *arguments, **named)
 
 
-# ---- live allocations: last, since _live uses this module --------------------------------
+# ---- scopes and live allocations: last, since these modules use this one ------------------
 
+from gpushim._scopes import (  # noqa: E402 pylint: disable=wrong-import-position
+    Scope, ScopeTotals, scope, scope_statistics)
 from gpushim._live import (  # noqa: E402 pylint: disable=wrong-import-position
     Allocation, Change, Difference, Snapshot, Stack, allocation_at, allocations, snapshot)

@@ -38,6 +38,25 @@ decorated()
 step = gpushim.scope_statistics("step")
 print("scope: begun %d, live %d, peak %d, forward %d" % (
     step.begun, step.live_bytes, step.peak_bytes, gpushim.scope_statistics("step/forward", 0).alloc_bytes))
+with gpushim.scope("outer"), gpushim.scope("GET /v1") as block:
+    lost = cuda.malloc(3000)
+    during = block.statistics
+cuda.free(lost)
+print("block: %r %d %d, then %d %d; not entered: %r %d" % (
+    block.path, during.live_bytes, during.peak_bytes, block.statistics.live_bytes, block.statistics.peak_bytes,
+    gpushim.scope("x").path, gpushim.scope("x").statistics.allocs))
+named = gpushim.scope("called")
+
+
+@named
+def twice(again):
+    cuda.free(cuda.malloc(1000))
+    if again:
+        twice(False)  # in a scope of its own, within
+
+
+twice(True)
+print("decorated: %r %d; %r" % (named.path, named.statistics.begun, twice.__name__))
 print("no scope:", told(gpushim.scope_statistics, "forward"), told(gpushim.scope_statistics, ""))
 try:
     with gpushim.scope("raises"):

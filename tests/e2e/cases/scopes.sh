@@ -59,6 +59,8 @@ outer/in/it, 0: not found
 outer/in:it, 0: begun 1, 1 allocs of 5 B, 0 frees of 0 B, 1 live of 5 B, peak 5 B, lost 0 of 0 B
 outer, 0: begun 1, 3 allocs of 115 B, 0 frees of 0 B, 3 live of 115 B, peak 115 B, lost 0 of 0 B
 xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx, 0: not found
+path: success, "outer"; in 5 bytes: an argument is not valid, ""; nowhere: an argument is not valid
+path: not found, ""; in 0 bytes: an argument is not valid, ""; nowhere: an argument is not valid
 once more: not found
 outer, 0: begun 1, 3 allocs of 115 B, 0 frees of 0 B, 3 live of 115 B, peak 115 B, lost 0 of 0 B
 left open: success

@@ -34,6 +34,14 @@ def moves(buffer: Buffer, cache: Cache) -> List[int]:
     return sizes + [copy_batch([Copy(buffer, buffer, 1)]), enable_peers()]
 
 
+@gpushim.scope("scoped")
+def scoped(name: str) -> int:
+    with gpushim.scope(name) as block:
+        totals: gpushim.ScopeTotals = block.statistics
+    kept: gpushim.Scope = block
+    return totals.peak_bytes + len(kept.path) + gpushim.scope_statistics(kept.path, 0).live_bytes
+
+
 def device() -> Optional[Error]:
     memory: Memory = get_memory(0)
     visibility: Visibility = get_visibility()
