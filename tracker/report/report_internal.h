@@ -403,6 +403,8 @@ void gs_owners_free(struct gs_owners *owners);
 
 /* Without memory some are missing. */
 void gs_report_scopes_gather(struct gs_tracker *tracker, struct gs_report_scopes *scopes);
+/* Allocations that all scopes lack; one within another is counted there, too. */
+uint64_t gs_report_scopes_missed(const struct gs_report_scopes *scopes);
 void gs_report_scopes_free(struct gs_report_scopes *scopes);
 
 /* ---- report_peaks.c: the owners of the memory at the peak ------------------------- */

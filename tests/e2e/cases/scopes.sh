@@ -115,7 +115,7 @@ for name, labels, value in (("scope_peak_bytes", 'memory="device",scope="step"',
                             ("scope_live_bytes", 'memory="pinned",scope="step/forward"', 5000),
                             ("scope_allocated_bytes_total", 'memory="device",scope="early"', 1000),
                             ("scope_frees_total", 'memory="pinned",scope="step"', 2),
-                            ("scope_begun_total", 'scope="step"', 4)):
+                            ("scope_missed_total", 'scope="step"', 0), ("scope_begun_total", 'scope="step"', 4)):
     assert re.search(r"^gpushim_%s\{.*%s\} %d$" % (name, re.escape(labels), value), metrics, re.M), name
 PY
   python3 -S "$sources/tests/e2e/report_json.py" validate "$sources/docs/schema/report-1.json" out.json >problems ||
@@ -164,6 +164,8 @@ metrics = open(sys.argv[2]).read()
 names = set(re.findall(r'scope="([^"]*)"', metrics))
 assert len(names) == 1000, len(names)
 assert re.search(r"^gpushim_scopes_left_out\{[^}]*\} 19002$", metrics, re.M)
+missed = sum(one.get("missed", 0) for path, one in scopes.items() if "/" not in path)
+assert missed > 1 and re.search(r"^gpushim_scopes_missed_total\{[^}]*\} %d$" % missed, metrics, re.M), missed
 PY
   python3 -S "$sources/tests/e2e/report_json.py" validate "$sources/docs/schema/report-1.json" out.json >problems ||
     [[ $? -eq 77 ]] || { cat problems && fail 'not as the schema has it'; }

@@ -333,7 +333,16 @@ static void put_scopes(struct metrics *metrics)
         put_value(metrics, scopes->items[k].totals.begun);
     }
     metrics->begun = false;
+    for (size_t k = 0; k < count; k++) {
+        put_sample(metrics, GS_METRIC_scope_missed);
+        put_label(metrics, "scope", scopes->items[k].path);
+        put_value(metrics, scopes->items[k].totals.missed);
+    }
+    metrics->begun = false;
     if (scopes->count != 0) {
+        put_sample(metrics, GS_METRIC_scopes_missed);
+        put_value(metrics, gs_report_scopes_missed(scopes));
+        metrics->begun = false;
         put_sample(metrics, GS_METRIC_scopes_left_out);
         put_value(metrics, scopes->count - count);
     }

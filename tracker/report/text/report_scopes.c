@@ -41,17 +41,6 @@ static void write_scope(const struct gs_report_writer *writer,
         gs_text_count(totals->begun, begun));
 }
 
-/* Allocations that the scopes lack; one within another is counted there, too. */
-static uint64_t missed_in(const struct gs_report_scopes *scopes)
-{
-    uint64_t missed = 0;
-
-    for (size_t i = 0; i < scopes->count; i++) {
-        missed += strchr(scopes->items[i].path, '/') ? 0 : scopes->items[i].totals.missed;
-    }
-    return missed;
-}
-
 static void write_missed(const struct gs_report_writer *writer, uint64_t missed)
 {
     char count[32];
@@ -92,5 +81,5 @@ void gs_report_scopes(const struct gs_report_writer *writer)
         gs_text_add(writer->text, "%s  %s others\n", writer->prefix,
                     gs_text_count(scopes->count - count, more));
     }
-    write_missed(writer, missed_in(scopes));
+    write_missed(writer, gs_report_scopes_missed(scopes));
 }

@@ -60,6 +60,16 @@ void gs_report_scopes_gather(struct gs_tracker *tracker, struct gs_report_scopes
     }
 }
 
+uint64_t gs_report_scopes_missed(const struct gs_report_scopes *scopes)
+{
+    uint64_t missed = 0;
+
+    for (size_t i = 0; i < scopes->count; i++) {
+        missed += strchr(scopes->items[i].path, '/') ? 0 : scopes->items[i].totals.missed;
+    }
+    return missed;
+}
+
 void gs_report_scopes_free(struct gs_report_scopes *scopes)
 {
     for (size_t i = 0; i < scopes->count; i++) {
