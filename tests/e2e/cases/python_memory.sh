@@ -223,3 +223,42 @@ memory_types_case() {
   done < <(grep -n ' = ' "$memory_programs/typed_wrong.py")
 }
 add_case "python memory types" memory_types_case
+
+# What the module repeats of the C headers agrees with them; and each kind of change to a header is found.
+memory_headers_case() {
+  local change file wanted
+
+  find_python "$1"
+  run_in same "$memory_path" -- "$python" -SB "$sources/tests/apps/python/headers.py" "$sources"
+  expect_status same 0
+  expect_quiet same
+  expect_text same.out '^1[0-9][0-9] functions, 1[0-9][0-9] members, [4-9][0-9] numbers$'
+  [[ $1 == 3.11 ]] || return 0
+  while IFS='|' read -r file change wanted; do
+    rm -rf other
+    mkdir -p other/include other/shim/api
+    cp "$sources"/include/gpushim*.h other/include
+    cp "$sources"/shim/api/python_*.h other/shim/api
+    sed -i -E "$change" "other/$file"
+    ! cmp -s "other/$file" "$sources/$file" || fail "$file has nothing for $change"
+    run_in other "$memory_path" -- "$python" -SB "$sources/tests/apps/python/headers.py" other
+    expect_status other 1
+    expect_text other.err "$wanted"
+  done <<'CHANGES'
+include/gpushim.h|s/^    gpushim_result \(\*report\)\(void\);/    gpushim_result (*between)(void);\n&/|^struct gpushim_functions: .*'between', 'report'
+include/gpushim.h|s/\(\*record\)\(int on\);/(*record)(double on);/|^arguments of record: \['f8'\] in the header, \['i4'\] in Python$
+include/gpushim.h|s/\(\*scope_path\)\(char \*out, size_t capacity\)/(*scope_path)(char *out, size_t capacity, int flags)/|^arguments of scope_path: \['p8', 'u8', 'i4'\] in the header
+include/gpushim.h|s/uint64_t live_count, live_bytes;/uint64_t live_bytes, live_count;/|^struct gpushim_scope_totals: .*'live_bytes', 'live_count', 'peak_bytes'
+include/gpushim.h|s/^    int has_address; /    uint64_t has_address; /|^has_address of struct gpushim_allocation: u8 in the header, i4 in Python$
+include/gpushim.h|s/GPUSHIM_OFF = 7,/GPUSHIM_OFF = 17,/|^GPUSHIM_OFF: 17 in the header, 7 in Python$
+include/gpushim.h|s/define GPUSHIM_CLASSES 131/define GPUSHIM_CLASSES 132/|^GPUSHIM_CLASSES: 132 in the header, 131 in Python$
+include/gpushim_memory.h|s/GPUSHIM_MANAGED = 3 /GPUSHIM_MANAGED = 4 /|^GPUSHIM_MANAGED: 4 in the header, 3 in Python$
+include/gpushim_memory.h|s/^    gpushim_place place;$/    size_t place;/|^place of struct gpushim_buffer: u8 in the header, i4 in Python$
+include/gpushim_memory.h|s/gpushim_ring_push\(struct gpushim_ring \*ring, void \*stream\)/gpushim_ring_push(struct gpushim_ring *ring)/|^gpushim_ring_push: .*'p8'\].* in the header, .*'p8', 'p8'\]
+shim/api/python_memory.h|s/gpushim_python_memory_passed\(void \*event, int \*ready\)/gpushim_python_memory_passed(void *event)/|^gpushim_python_memory_passed: 
+shim/api/python_calls.h|s/^    uint8_t code, bits;/    uint8_t bits, code;/|^struct gpushim_python_tensor: .*'bits', 'code'
+CHANGES
+}
+for version in 3.8 3.11 3.13; do
+  add_case "python memory headers $version" memory_headers_case "$version"
+done
