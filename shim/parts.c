@@ -27,6 +27,7 @@
 #include "shim/host/host_pools.h"
 #include "shim/host/managed.h"
 #include "shim/ipc/ipc_imports.h"
+#include "shim/life/fork.h"
 #include "shim/life/start.h"
 #include "shim/life/trim_thread.h"
 #include "shim/lifetimes/graph_memory.h"
@@ -160,6 +161,11 @@ bool gs_parts_reclaim(const struct gs_shortage *shortage)
 }
 
 /* ---- events of one part --------------------------------------------------------- */
+
+void gs_parts_child_found(void)
+{
+    gs_fork_reset();
+}
 
 void gs_parts_device_named(int ordinal, const char *name, const char *bus,
                            const char *uuid)

@@ -26,6 +26,9 @@ void gs_parts_start(struct gs_state *state);
 /* In a forked child, in its only thread: drops all state of the parent's threads. */
 void gs_parts_fork_in_child(void);
 
+/* A forked child whose handlers did not run makes its first call. */
+void gs_parts_child_found(void);
+
 /* A context was found for the first time; it is current. Names: state, context. */
 void gs_parts_context_found(struct gs_state *state, const struct gs_context *context);
 /* The context was added to the map. No lock is held. Name: state. */

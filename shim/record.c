@@ -44,7 +44,7 @@ static void count_begun(void *tracker, uint32_t scope, uint32_t around)
 
 void gs_record_scope_begun(void)
 {
-    struct gs_state *state = __atomic_load_n(&gs_state_ready, __ATOMIC_ACQUIRE);
+    struct gs_state *state = __atomic_load_n(&gs_state_roots.ready, __ATOMIC_ACQUIRE);
     if (GS_UNLIKELY(!__atomic_load_n(&is_scoped, __ATOMIC_RELAXED))) {
         __atomic_store_n(&is_scoped, true, __ATOMIC_RELAXED);
         gs_record_trace_changed();

@@ -56,7 +56,8 @@ static inline bool ends_in_pool(const struct gs_state *state, uint64_t first,
 
 bool gs_args_right_elsewhere(uint64_t addr, uint64_t bytes, unsigned side)
 {
-    const struct gs_state *state = __atomic_load_n(&gs_state_ready, __ATOMIC_ACQUIRE);
+    const struct gs_state *state =
+        __atomic_load_n(&gs_state_roots.ready, __ATOMIC_ACQUIRE);
     if (GS_UNLIKELY(!state || !state->pool || bytes == 0)) {
         return true;
     }
@@ -350,7 +351,7 @@ CUresult gs_args_node(const CUgraphNodeParams *params, const char *name)
 {
     enum { OPERATIONS = 12 }; /* CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, since 11.7 */
     GS_ARGS_CALL(name);
-    if (!params || !__atomic_load_n(&gs_state_ready, __ATOMIC_RELAXED)) {
+    if (!params || !__atomic_load_n(&gs_state_roots.ready, __ATOMIC_RELAXED)) {
         return CUDA_SUCCESS;
     }
     const void *of = params->reserved1;

@@ -99,7 +99,8 @@ gs_args_right(uint64_t addr, uint64_t bytes, unsigned side)
 /* Returns true if there is no pool whose memory a call could name. */
 static inline bool gs_args_unpooled(void)
 {
-    const struct gs_state *state = __atomic_load_n(&gs_state_ready, __ATOMIC_ACQUIRE);
+    const struct gs_state *state =
+        __atomic_load_n(&gs_state_roots.ready, __ATOMIC_ACQUIRE);
     return !state || !state->pool;
 }
 

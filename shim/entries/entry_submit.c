@@ -55,7 +55,7 @@ static inline uintptr_t where_of(const CUlaunchConfig *config)
 {
     /* Without a config, or without an initialized driver, the launch is refused and the
      * config not read. */
-    if (!config || !__atomic_load_n(&gs_state_ready, __ATOMIC_RELAXED)) {
+    if (!config || !__atomic_load_n(&gs_state_roots.ready, __ATOMIC_RELAXED)) {
         return GS_STREAMS_BEYOND;
     }
     return config->numAttrs ? where_with_attributes(config) : (uintptr_t)config->hStream;

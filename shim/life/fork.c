@@ -1,5 +1,10 @@
 /*
  * fork.c - handles a fork, and resets the library in the child.
+ *
+ * The handlers do not run in a child made by clone or another system call. Such a child
+ * is reset at its first CUDA call or fork (gs_state_check_child), and so is a child that
+ * makes a CUDA call in a handler that runs earlier than these.
+ *
  * Owns:  whether the fork handlers are registered, and whether this process is a forked
  *        child of one that had made CUDA calls.
  * Lock:  none: atomics, and what the only thread of a forked child writes.
@@ -31,6 +36,7 @@ static _Thread_local struct {
  * lock during the fork: in the child nobody would release it. */
 static void before_fork(void)
 {
+    gs_state_check_child();
     struct gs_state *state = gs_state_peek();
     struct gs_stacks *stacks = state ? state->stacks : NULL;
     bool trim = __atomic_load_n(&gs_state_begun, __ATOMIC_RELAXED);
@@ -62,17 +68,29 @@ static void after_fork(void)
 }
 
 /* In the child: drops all state, and leaks its memory. CUDA cannot continue in a forked
- * child, and locks that other threads of the parent hold are never released there. */
-static void reset(void)
+ * child, and locks that other threads of the parent hold are never released there.
+ * `stacks` are those that this thread holds; NULL: none. `inside`: it is in a signal
+ * handler that interrupted a wrapper, and has the pages for what remains. */
+static void reset(struct gs_stacks *stacks, bool inside)
 {
     /* A lock in a mapped file is shared with the parent, and the parent releases it. */
-    bool own = gs_state_file_after_fork_in_child(gs_thread.depth > 0);
-    gs_stacks_after_fork_in_child(own ? held.stacks : NULL);
+    bool own = gs_state_file_after_fork_in_child(inside);
+    gs_stacks_after_fork_in_child(own ? stacks : NULL);
     gs_lock_forget_held();
     gs_state_forget();
     gs_parts_fork_in_child();
     forked_child = true;
-    held.inside = false;
+}
+
+void gs_fork_reset(void)
+{
+    if (gs_state_claim()) {
+        if (!held.inside) {
+            gs_loader_close_in_child();
+        }
+        reset(held.inside ? held.stacks : NULL, held.inside);
+        gs_state_claimed();
+    }
 }
 
 /* Before the first CUDA call only look-ups have locks, and before the first look-up
@@ -81,7 +99,11 @@ static void reset(void)
 static void after_fork_in_child(void)
 {
     if (__atomic_load_n(&gs_state_begun, __ATOMIC_RELAXED)) {
-        reset();
+        if (gs_state_claim()) {
+            reset(held.stacks, gs_thread.depth > 0);
+            gs_state_claimed();
+        }
+        held.inside = false;
         return;
     }
     gs_loader_open_in_child();

@@ -55,9 +55,42 @@ extern bool gs_state_begun;
 /* In a forked child: drops the state. */
 void gs_state_forget(void);
 
-/* The state once it is active and the driver is complete, both of which are permanent;
- * NULL before, and in a forked child. Atomic. */
-extern struct gs_state *gs_state_ready __attribute__((visibility("hidden")));
+/*
+ * In a forked child: claims the reset of the library for the caller, who must call
+ * gs_state_claimed when all state is dropped. Waits while another thread resets.
+ *
+ * Out:    false: the library was reset, or the process is no child
+ * Limit:  Linux before 4.14 does not tell a child from its parent: true for every caller
+ */
+bool gs_state_claim(void);
+void gs_state_claimed(void);
+
+/* Resets the library in a child whose fork ran no handler: clone or another system call
+ * made it. Call before anything that its parent's state leads to. */
+void gs_state_check_child(void);
+
+/* The largest page of the architecture. */
+#if defined(__x86_64__)
+#define GS_STATE_ROOTS_BYTES 4096
+#else
+#define GS_STATE_ROOTS_BYTES 65536
+#endif
+
+/*
+ * The pointers to the state of the process, on pages of their own: the kernel clears them
+ * in each child that gets a copy of the memory (MADV_WIPEONFORK). A child lacks other
+ * pages (MADV_DONTFORK), and must find none of the state that refers to them, by whatever
+ * system call it was made.
+ */
+struct gs_state_roots {
+    /* The state once it is active and the driver is complete, both of which are
+     * permanent; NULL before, and in a child. Atomic. */
+    struct gs_state *ready;
+    struct gs_state *current; /* atomic; of state.c alone, as is the next */
+    int owner;                /* atomic: enum owner */
+} __attribute__((aligned(GS_STATE_ROOTS_BYTES)));
+
+extern struct gs_state_roots gs_state_roots __attribute__((visibility("hidden")));
 
 /* The slow path of gs_enter while there is no state: finds the driver, starts. Preserves
  * errno. */
@@ -76,7 +109,7 @@ static inline void gs_keep_errno(void)
  */
 static inline struct gs_state *gs_enter(void)
 {
-    struct gs_state *state = __atomic_load_n(&gs_state_ready, __ATOMIC_ACQUIRE);
+    struct gs_state *state = __atomic_load_n(&gs_state_roots.ready, __ATOMIC_ACQUIRE);
     gs_lock_record_reentry(gs_thread.depth > 0);
     if (GS_UNLIKELY(gs_thread.depth > 0)) {
         return NULL;
@@ -118,7 +151,7 @@ static inline void gs_leave(void)
  */
 static inline struct gs_state *gs_enter_fast(void)
 {
-    struct gs_state *state = __atomic_load_n(&gs_state_ready, __ATOMIC_ACQUIRE);
+    struct gs_state *state = __atomic_load_n(&gs_state_roots.ready, __ATOMIC_ACQUIRE);
     if (GS_UNLIKELY(gs_thread.depth > 0 || !state)) {
         return NULL;
     }

@@ -8,6 +8,8 @@
 #include <link.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -80,6 +82,28 @@ Test(loader_gate, a_child_is_told_that_the_lock_is_lost)
     sem_post(&may_leave);
     pthread_join(thread, NULL);
     cr_assert_eq(child_may_enter(), 1);
+}
+
+/* Without it, each look-up in such a child would wait, because its gate is not open, and
+ * so would each fork, for a thread that is not there. */
+Test(loader_gate, a_child_without_handlers_finds_it_open)
+{
+    int status = -1;
+    pid_t child;
+
+    cr_assert(gs_loader_enter());
+    gs_loader_close();
+    child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (child == 0) {
+        gs_loader_close_in_child();
+        gs_loader_open_in_child();
+        _exit(gs_loader_is_shut() ? 2 : gs_loader_enter());
+    }
+    gs_loader_open();
+    gs_loader_leave();
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFEXITED(status));
+    cr_assert_eq(WEXITSTATUS(status), 1);
 }
 
 Test(loader_gate, where_no_lock_is_nothing_is_learned)

@@ -136,6 +136,11 @@ void gs_loader_close(void)
     }
 }
 
+void gs_loader_close_in_child(void)
+{
+    atomic_store(&gate, CLOSED_ONE);
+}
+
 void gs_loader_open(void)
 {
     atomic_fetch_sub(&gate, CLOSED_ONE);

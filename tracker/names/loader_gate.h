@@ -37,6 +37,9 @@ void gs_loader_learn(const void *begin, size_t bytes);
 /* Before fork: waits, 100 ms at most, until no thread is inside. A thread that holds a
  * lock which is taken inside closes the gate first. Each close needs its open. */
 void gs_loader_close(void);
+/* In a child whose fork called no function of these, before gs_loader_open_in_child: the
+ * parent's threads that were inside, or were forking, are not there. */
+void gs_loader_close_in_child(void);
 /* After fork, in the parent. */
 void gs_loader_open(void);
 /* After fork, in the child, which has one thread: shuts the gate if no thread is left to

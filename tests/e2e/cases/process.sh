@@ -55,6 +55,26 @@ for way in shared static linked; do
     GPUSHIM_STATE_FILE=state.%p
 done
 
+# Children by system calls, of which neither handlers nor wrappers are told: where the parent
+# records into a file, or for the command, pages are missing in them. A child that allocates has
+# a report of its own.
+# raw_fork_case file|kept WAY REPORTS [MODE]
+raw_fork_case() {
+  if [[ $1 == file ]]; then
+    same_as_native GPUSHIM_STATE_FILE=state.%p -- "$apps/rawfork_$2" "${@:4}"
+  else
+    native native "$apps/rawfork_$2" "${@:4}"
+    run_in shim -- "$build/gpushim" "$apps/rawfork_$2" "${@:4}"
+    expect_same native shim
+  fi
+  expect_clean shim.err "$3"
+}
+for place in file kept; do
+  add_case "process raw forks $place" raw_fork_case "$place" static 1
+  add_case "process raw forks that call CUDA $place linked" raw_fork_case "$place" linked 22 calls
+  add_case "process raw forks that call CUDA $place shared" raw_fork_case "$place" shared 26 calls
+done
+
 # What programs have that are started: by every way, the library or not.
 # children_case off: what is preloaded besides stays, and so do the variables.
 children_case() {
