@@ -162,6 +162,11 @@ bool gs_parts_reclaim(const struct gs_shortage *shortage)
 
 /* ---- events of one part --------------------------------------------------------- */
 
+void gs_parts_first_thread_ends(void)
+{
+    gs_control_first_thread_ends();
+}
+
 void gs_parts_child_found(void)
 {
     gs_fork_reset();

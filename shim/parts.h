@@ -26,6 +26,8 @@ void gs_parts_start(struct gs_state *state);
 /* In a forked child, in its only thread: drops all state of the parent's threads. */
 void gs_parts_fork_in_child(void);
 
+/* The first thread of the process ends, and others go on. In that thread. */
+void gs_parts_first_thread_ends(void);
 /* A forked child whose handlers did not run makes its first call. */
 void gs_parts_child_found(void);
 

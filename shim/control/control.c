@@ -3,8 +3,9 @@
  *
  * The program must not notice it. So it holds no descriptor, sleeps in one system call
  * until it is asked, and lives no longer than a context does: at that time the driver has
- * threads of its own, so the process has several in any case, and a process whose main
- * thread has ended ends with the program's last thread, as natively.
+ * threads of its own, so the process has several in any case. Where the driver has none,
+ * a process whose first thread has ended ends with the program's last thread: from then
+ * on the thread sleeps for short times, and ends when only the library's remain.
  *
  * A seccomp filter may end a process for a system call that the program never makes.
  * Filters that the first process of this process namespace has, too, are a container's,
@@ -25,6 +26,7 @@
 #include <sys/prctl.h>
 #include <sys/shm.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "gs_clock.h"
@@ -42,6 +44,7 @@
 #define PIECE_NS     (5000 * MS_NS) /* the command takes a piece in this time */
 #define SLEEPS_NS    (200 * MS_NS)  /* in which the thread sleeps, at any load */
 #define SLICE_NS     (100 * MS_NS)
+#define TICK_NS      (100 * MS_NS)
 #define NAP_NS       (MS_NS / 10)
 #define MOST_FILTERS 99u
 
@@ -230,6 +233,15 @@ static bool may_end(void)
     return may_end();
 }
 
+/* Waits for a signal. Returns its number, or -1 with errno; EAGAIN: time to check whether
+ * the program's threads have ended. */
+static long sleep_for(const uint64_t *mask, siginfo_t *info)
+{
+    const struct timespec tick = {.tv_nsec = TICK_NS};
+    return syscall(SYS_rt_sigtimedwait, mask, info,
+                   gs_first_thread_ended() ? &tick : NULL, sizeof(*mask));
+}
+
 /* The thread that serves requests: waits for their signal until the program's threads
  * have ended. */
 static void *run(void *unused)
@@ -246,7 +258,7 @@ static void *run(void *unused)
     }
     bool ended = false;
     while (blocked && !(ended = may_end())) {
-        long got = syscall(SYS_rt_sigtimedwait, &mask, &info, NULL, sizeof(mask));
+        long got = sleep_for(&mask, &info);
         if (got == GS_CONTROL_SIGNAL && info.si_code == SI_QUEUE) {
             serve(info.si_value.sival_int);
         } else if (got == GS_CONTROL_END_SIGNAL &&
@@ -255,7 +267,8 @@ static void *run(void *unused)
             /* Where no signal can be queued the library's comes without its sender. */
             mask &= ~GS_CONTROL_END_MASK; /* the program's own, who knows why */
             (void)syscall(SYS_kill, own, GS_CONTROL_END_SIGNAL);
-        } else if (got < 0 && errno != EINTR) {
+        } else if (got < 0 && errno != EINTR &&
+                   (errno != EAGAIN || gs_own_threads_remain())) {
             break;
         }
     }
@@ -344,11 +357,9 @@ void gs_control_start(const struct gs_state *state)
     gs_uncancelled_end(before);
 }
 
-void gs_control_context_ended(void)
+/* Has the thread check whether it is to end, or for how long to sleep. */
+static void wake(void)
 {
-    if (__atomic_load_n(&life, __ATOMIC_SEQ_CST) != RUNS || has_context()) {
-        return;
-    }
     __atomic_add_fetch(&wakers, 1, __ATOMIC_SEQ_CST);
     pid_t thread = __atomic_load_n(&number, __ATOMIC_SEQ_CST);
     if (thread != 0) {
@@ -358,6 +369,20 @@ void gs_control_context_ended(void)
         (void)syscall(SYS_tgkill, own, thread, GS_CONTROL_SIGNAL);
     }
     __atomic_sub_fetch(&wakers, 1, __ATOMIC_SEQ_CST);
+}
+
+void gs_control_context_ended(void)
+{
+    if (__atomic_load_n(&life, __ATOMIC_SEQ_CST) == RUNS && !has_context()) {
+        wake();
+    }
+}
+
+void gs_control_first_thread_ends(void)
+{
+    if (__atomic_load_n(&life, __ATOMIC_SEQ_CST) == RUNS) {
+        wake();
+    }
 }
 
 void gs_control_reset(void)

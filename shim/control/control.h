@@ -15,6 +15,9 @@ void gs_control_start(const struct gs_state *state);
 /* A context was removed from the map: with the last one the thread ends. */
 void gs_control_context_ended(void);
 
+/* The process's first thread ends: the library's thread must not be the last one. */
+void gs_control_first_thread_ends(void);
+
 /* In a forked child: there is no thread. */
 void gs_control_reset(void);
 

@@ -26,8 +26,10 @@
 #include "shim/life/unseen.h"
 #include "shim/link/deep_modules.h"
 #include "shim/link/linker.h"
+#include "shim/parts.h"
 #include "shim/report/finish.h"
 #include "shim/report/trace_stacks.h"
+#include "shim/settings/own_thread.h"
 #include "shim/settings/start_folder.h"
 #include "shim/settings/stderr.h"
 #include "shim/state/state.h"
@@ -134,6 +136,7 @@ __attribute__((constructor)) static void register_handlers(void)
 {
     gs_stderr_remember();
     gs_unseen_begin();
+    gs_own_thread_watch_first(gs_parts_first_thread_ends);
     gs_deep_modules_start();
     gs_start_folder_remember(environ);
     for (int i = 0; i < HANDLERS; i++) {

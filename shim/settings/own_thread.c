@@ -1,7 +1,8 @@
 /*
  * own_thread.c - the library's own threads.
- * Owns:  a slot for each running thread.   Lock: none; a slot is claimed and released by
- *        an atomic exchange of its state.
+ * Owns:  a slot for each running thread; the key whose destructor runs at the end of the
+ *        first thread.
+ * Lock:  none; a slot is claimed and released by an atomic exchange of its state.
  */
 #include "shim/settings/own_thread.h"
 
@@ -129,13 +130,58 @@ bool gs_own_threads_remain(void)
     return stat("/proc/self/task", &tasks) == 0 && (uint64_t)tasks.st_nlink <= links;
 }
 
+/* ---- the first thread -------------------------------------------------------------- */
+
+static pthread_key_t first_key;    /* written by the first thread alone */
+static bool first_key_made;        /* likewise */
+static void (*at_first_end)(void); /* immutable after the constructor */
+static bool first_ended;           /* atomic */
+
+static void first_ends(void *unused)
+{
+    (void)unused;
+    __atomic_store_n(&first_ended, true, __ATOMIC_SEQ_CST);
+    at_first_end();
+}
+
+static void watch_first(void)
+{
+    if (syscall(SYS_gettid) != syscall(SYS_getpid)) {
+        return;
+    }
+    if (!first_key_made) {
+        first_key_made = pthread_key_create(&first_key, first_ends) == 0;
+    }
+    if (first_key_made) {
+        (void)pthread_setspecific(first_key, &first_key);
+    }
+}
+
+void gs_own_thread_watch_first(void (*ends)(void))
+{
+    at_first_end = ends;
+    watch_first();
+}
+
+bool gs_first_thread_ended(void)
+{
+    return __atomic_load_n(&first_ended, __ATOMIC_SEQ_CST);
+}
+
+/* ---- start and fork ---------------------------------------------------------------- */
+
 void gs_own_thread_reset(void)
 {
     memset(slots, 0, sizeof(slots));
     process = 0;
+    first_ended = false;
 }
 
+/* The first thread of a forked child may be another one of its parent's. */
 void gs_own_thread_begin(void)
 {
     process = (pid_t)syscall(SYS_getpid);
+    if (at_first_end) {
+        watch_first();
+    }
 }

@@ -26,6 +26,13 @@ bool gs_own_thread_is(pid_t number);
  * library's that waits must end now, or the process never does. */
 bool gs_own_threads_remain(void);
 
+/* Has `ends` called when the process's first thread ends by pthread_exit or is cancelled,
+ * in that thread. Call it in the first thread; in any other nothing is watched until the
+ * first thread starts the library. */
+void gs_own_thread_watch_first(void (*ends)(void));
+/* Returns true from that call on. */
+bool gs_first_thread_ended(void);
+
 /* At the start of the library: from then on only this process gets threads. */
 void gs_own_thread_begin(void);
 /* In a forked child: there are none. */

@@ -131,6 +131,22 @@ add_case "process pthread_exit of main" ending_case pthread_exit 1
 add_case "process abort" ending_case abort 0
 add_case "process SIGKILL" ending_case sigkill 0
 
+# The first thread ends, and the library's threads are the last: without their end the process
+# would stay, and no signal but SIGKILL would end it. The report is that of exit, which the C
+# library calls in the last thread.
+# last_thread_case APP ENDING
+last_thread_case() {
+  same_as_native -- "$apps/lastthread_$1" "$2"
+  expect_only_report shim.err
+  expect_count shim.err '^==[0-9]+== gpushim [0-9.]+: .* exit 0$' 1
+  expect_count shim.err 'SUMMARY: gpushim: 0 errors, 4[.]00 KiB leaked in 1 allocation' 1
+}
+for way in shared linked; do
+  for ending in alone worker late cancelled forked; do
+    add_case "process last thread $way $ending" last_thread_case "$way" "$ending"
+  done
+done
+
 # Other threads allocate and free while the process ends: the report is written once.
 # threads_end_case WAY END
 threads_end_case() {
