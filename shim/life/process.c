@@ -134,6 +134,7 @@ static void at_quick_exit_handler(void *unused)
 
 __attribute__((constructor)) static void register_handlers(void)
 {
+    void *found_exit = NULL, *found_quick_exit = NULL;
     gs_stderr_remember();
     gs_unseen_begin();
     gs_own_thread_watch_first(gs_parts_first_thread_ends);
@@ -143,8 +144,8 @@ __attribute__((constructor)) static void register_handlers(void)
         register_exit(at_exit);
         register_quick_exit(at_quick_exit_handler);
     }
-    real_exit_now = (exit_fn *)gs_linker_next("_exit");
-    real_quick_exit = (exit_fn *)gs_linker_next("quick_exit");
+    real_exit_now = (exit_fn *)gs_linker_behind("_exit", &found_exit);
+    real_quick_exit = (exit_fn *)gs_linker_behind("quick_exit", &found_quick_exit);
 }
 
 /* ---- _exit ------------------------------------------------------------------------ */

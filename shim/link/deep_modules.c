@@ -71,22 +71,24 @@ static struct check check_now; /* by the thread that has set `busy` */
 
 struct deep_module {
     struct gs_module_ref module;
-    bool passes_on;                   /* of the chain that ends with the driver */
-    uintptr_t fixed_begin, fixed_end; /* whole pages, read-only once relocated */
+    bool passes_on; /* of the chain that ends with the driver */
+    const struct dl_phdr_info *info;
 };
 
-/* The last page of the read-only part may reach beyond it, and then stays writable. */
-static void find_fixed(const struct dl_phdr_info *info, struct deep_module *deep)
+/* Returns true if the linker has made the page of a slot read-only. The last page of the
+ * read-only part may reach beyond it, and then stays writable. */
+static bool is_fixed(const struct dl_phdr_info *info, uintptr_t place)
 {
     uintptr_t page_mask = ~((uintptr_t)getauxval(AT_PAGESZ) - 1);
+    bool fixed = false;
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-        if (segment->p_type == PT_GNU_RELRO) {
-            uintptr_t begin = info->dlpi_addr + segment->p_vaddr;
-            deep->fixed_begin = begin & page_mask;
-            deep->fixed_end = (begin + segment->p_memsz) & page_mask;
-        }
+        uintptr_t begin = info->dlpi_addr + segment->p_vaddr;
+        fixed =
+            fixed || (segment->p_type == PT_GNU_RELRO && place >= (begin & page_mask) &&
+                      place < ((begin + segment->p_memsz) & page_mask));
     }
+    return fixed;
 }
 
 /* The slot of a function that the shim may stand for. */
@@ -106,20 +108,20 @@ static bool is_wanted(const struct deep_module *deep, const char *name, struct s
 static struct slot read_slot(const struct deep_module *deep,
                              const struct gs_elf_slot *slot)
 {
-    uintptr_t place = (uintptr_t)slot->at;
     return (struct slot){.module = deep->module.begin,
                          .at = slot->at,
                          .now = __atomic_load_n(slot->at, __ATOMIC_ACQUIRE),
-                         .is_data = slot->is_data,
-                         .fixed = place >= deep->fixed_begin && place < deep->fixed_end};
+                         .is_data = slot->is_data};
 }
 
 /* Returns true if there is no room for more in this round. */
-static bool keep_slot(const struct slot *slot)
+static bool keep_slot(const struct deep_module *deep, const struct slot *slot)
 {
     struct check *check = &check_now;
     if (++check->wanted > check->passed) {
-        check->slots[check->count++] = *slot;
+        struct slot *kept = &check->slots[check->count++];
+        *kept = *slot;
+        kept->fixed = is_fixed(deep->info, (uintptr_t)slot->at);
     }
     return check->count == SLOTS_MOST;
 }
@@ -128,7 +130,7 @@ static bool visit_slot(const struct gs_elf_slot *at, void *data)
 {
     const struct deep_module *deep = data;
     struct slot slot = read_slot(deep, at);
-    return is_wanted(deep, at->name, &slot) && keep_slot(&slot);
+    return is_wanted(deep, at->name, &slot) && keep_slot(deep, &slot);
 }
 
 /* The module's own variable of the name; NULL: none. */
@@ -140,12 +142,12 @@ static void *variable_of(const struct gs_module_ref *module, const char *name)
 }
 
 /* The variable to which the linker would have bound the module's reference without the
- * shim; NULL: the name is that of a function. */
+ * shim. */
 static void *native_variable(const struct deep_module *deep,
                              const struct gs_elf_slot *slot)
 {
     void *own = variable_of(&deep->module, slot->name);
-    if (own || !slot->leads_to_data) {
+    if (own) {
         return own;
     }
     void *found = gs_elf_symbol_after(&check_now.own, slot->name);
@@ -156,14 +158,10 @@ static void *native_variable(const struct deep_module *deep,
 static bool visit_variable(const struct gs_elf_slot *at, void *data)
 {
     const struct deep_module *deep = data;
-    const struct gs_module_ref *own = &check_now.own;
-    uintptr_t now = (uintptr_t)__atomic_load_n(at->at, __ATOMIC_ACQUIRE);
-    if (now < own->begin || now >= own->end) {
-        return false;
-    }
     struct slot slot = read_slot(deep, at);
     slot.variable = native_variable(deep, at);
-    return slot.variable && slot.now == gs_elf_symbol(own, at->name) && keep_slot(&slot);
+    return slot.variable && slot.now == gs_elf_symbol(&check_now.own, at->name) &&
+           keep_slot(deep, &slot);
 }
 
 static bool visit(const struct dl_phdr_info *info, bool all, void *data)
@@ -174,13 +172,12 @@ static bool visit(const struct dl_phdr_info *info, bool all, void *data)
         check->valid = false;
         return true;
     }
-    struct deep_module deep = {.module = gs_elf_module_in(info)};
+    struct deep_module deep = {.module = gs_elf_module_in(info), .info = info};
     const bool late = __atomic_load_n(&every, __ATOMIC_ACQUIRE);
     if (!deep.module.dynamic || gs_linker_is_own(&deep.module)) {
         return false;
     }
-    find_fixed(info, &deep);
-    if (gs_elf_visit_slots(&deep.module, visit_variable, &deep)) {
+    if (gs_elf_visit_data_slots(&deep.module, &check->own, visit_variable, &deep)) {
         return true;
     }
     if (check->variables_alone) {
@@ -339,25 +336,15 @@ void gs_deep_modules_check(bool is_off)
     errno = saved_errno;
 }
 
-/* Returns true if another tool stands in front, which may not be ready for calls. */
-static bool has_tool_in_front(void)
-{
-    struct gs_module_ref own, definer;
-    return !gs_linker_own_module(&own) ||
-           !gs_elf_first_symbol("dl_iterate_phdr", &definer) ||
-           gs_elf_stands_before(&definer, &own);
-}
-
 /* A copy of the code of a function of the shim's, in place of a variable's value. */
 static void visit_copy(const char *name, void *at, size_t bytes, void *data)
 {
     struct gs_module_ref *own = data;
-    const void *code = gs_elf_symbol(own, name);
     uintptr_t begin, end;
     gs_elf_function(own, name, &begin, &end);
     bytes = bytes < end - begin ? bytes : end - begin;
-    const void *value = code ? gs_elf_symbol_after(own, name) : NULL;
-    if (value && memcmp(at, code, bytes) == 0) {
+    const void *value = begin ? gs_elf_symbol_after(own, name) : NULL;
+    if (value && memcmp(at, (const void *)begin, bytes) == 0) {
         memcpy(at, value, bytes);
     }
 }
@@ -374,16 +361,13 @@ static void set_copies(void)
 static int start_module(struct dl_phdr_info *info, size_t size, void *data)
 {
     struct check *check = &check_now;
-    struct deep_module deep = {.module = gs_elf_module_in(info)};
-    bool more = deep.module.dynamic && !gs_linker_is_own(&deep.module);
+    struct deep_module deep = {.module = gs_elf_module_in(info), .info = info};
+    bool more = deep.module.dynamic != check->own.dynamic;
     (void)size;
     (void)data;
-    if (more) {
-        find_fixed(info, &deep);
-    }
     for (check->passed = 0; more; check->passed += check->count) {
         check->wanted = check->count = 0;
-        more = gs_elf_visit_slots(&deep.module, visit_variable, &deep);
+        more = gs_elf_visit_data_slots(&deep.module, &check->own, visit_variable, &deep);
         for (size_t i = 0; i < check->count; i++) {
             check->slots[i].value = check->slots[i].variable;
             set_slot(&check->slots[i]);
@@ -394,12 +378,16 @@ static int start_module(struct dl_phdr_info *info, size_t size, void *data)
 
 void gs_deep_modules_start(void)
 {
-    if (has_tool_in_front() || __atomic_exchange_n(&busy, true, __ATOMIC_ACQ_REL)) {
+    struct gs_module_ref *own = &check_now.own;
+    if (__atomic_exchange_n(&busy, true, __ATOMIC_ACQ_REL)) {
         return;
     }
-    if (gs_linker_own_module(&check_now.own)) {
+    /* Another tool in front may not be ready for calls yet. */
+    if (!gs_elf_defined_in_front("dl_iterate_phdr") && gs_linker_own_module(own)) {
         set_copies();
-        (void)gs_elf_visit(start_module, NULL);
+        if (gs_elf_start_takes_for_data(own)) {
+            (void)gs_elf_visit(start_module, NULL);
+        }
     }
     __atomic_store_n(&busy, false, __ATOMIC_RELEASE);
 }

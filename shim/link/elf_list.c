@@ -5,6 +5,7 @@
  */
 #include <sys/auxv.h>
 
+#include "shim/link/elf_dynamic.h"
 #include "shim/link/elf_list.h"
 
 /* The linker's lists of modules, as it exposes them to debuggers: in the program's
@@ -131,17 +132,22 @@ enum gs_status gs_elf_startup_module(const char *soname, struct gs_module_ref *o
 void *gs_elf_next_symbol(const char *name, struct gs_module_ref *definer)
 {
     const struct link_map *map = gs_elf_list_first();
+    const uint32_t hash = gs_elf_hash(name);
     void *found = NULL;
     while (map && map->l_ld != _DYNAMIC) {
         map = map->l_next;
     }
     for (map = map ? map->l_next : NULL; map; map = map->l_next) {
         struct gs_module_ref module = {.base = map->l_addr, .dynamic = map->l_ld};
-        const char *soname = gs_elf_soname(&module);
-        if (!found && (found = gs_elf_callable(&module, name)) != NULL) {
+        struct gs_elf_dynamic view;
+        if (!gs_elf_view_dynamic(&module, &view)) {
+            continue;
+        }
+        if (!found && (found = gs_elf_callable_in(&module, &view, name, hash)) != NULL) {
             *definer = module;
         }
-        if (soname && gs_elf_same_name(soname, "libc.so.6")) {
+        if (view.soname != 0 &&
+            gs_elf_same_name(view.strings + view.soname, "libc.so.6")) {
             return found;
         }
     }
@@ -156,6 +162,40 @@ bool gs_elf_first_symbol(const char *name, struct gs_module_ref *out)
         if (gs_elf_symbol(out, name)) {
             return true;
         }
+    }
+    return false;
+}
+
+bool gs_elf_defined_in_front(const char *name)
+{
+    const struct link_map *map = gs_elf_list_first();
+    const uint32_t hash = gs_elf_hash(name);
+    for (; map && map->l_ld != _DYNAMIC; map = map->l_next) {
+        struct gs_module_ref module = {.base = map->l_addr, .dynamic = map->l_ld};
+        if (gs_elf_callable_hashed(&module, name, hash)) {
+            return true;
+        }
+    }
+    return !map;
+}
+
+static bool visit_any(const struct gs_elf_slot *slot, void *data)
+{
+    (void)slot;
+    (void)data;
+    return true;
+}
+
+bool gs_elf_start_takes_for_data(const struct gs_module_ref *into)
+{
+    const struct link_map *map = gs_elf_list_first();
+    for (bool last = false; map && !last; map = map->l_next) {
+        struct gs_module_ref module = {.base = map->l_addr, .dynamic = map->l_ld};
+        if (map->l_ld != into->dynamic &&
+            gs_elf_visit_data_slots(&module, into, visit_any, NULL)) {
+            return true;
+        }
+        last = gs_elf_list_ends_start(map);
     }
     return false;
 }

@@ -57,6 +57,10 @@ void *gs_elf_symbol_after(const struct gs_module_ref *module, const char *name);
 /* The first loaded module that defines a symbol. Returns whether there is one. */
 bool gs_elf_first_symbol(const char *name, struct gs_module_ref *out);
 
+/* Returns true if a module that was loaded before the shim defines the function, or if
+ * the shim is not in the linker's list. Makes no calls. */
+bool gs_elf_defined_in_front(const char *name);
+
 /* Returns true if `first` was loaded before `second`. For modules of the program's start
  * this is the look-up order of names: the program, the preloaded libraries as given, the
  * rest. */
@@ -88,6 +92,16 @@ struct gs_elf_slot {
 typedef bool gs_elf_slot_visit(const struct gs_elf_slot *slot, void *data);
 bool gs_elf_visit_slots(const struct gs_module_ref *module, gs_elf_slot_visit *visit,
                         void *data);
+
+/* The same for slots that hold an address in the module `into`, though the module takes
+ * what they lead to for a variable. */
+bool gs_elf_visit_data_slots(const struct gs_module_ref *module,
+                             const struct gs_module_ref *into, gs_elf_slot_visit *visit,
+                             void *data);
+
+/* Returns true if another module of the program's start has such a slot. Makes no calls.
+ */
+bool gs_elf_start_takes_for_data(const struct gs_module_ref *into);
 
 /* Visits the program's own copies of variables that libraries define: the linker sets
  * each to the first definition of its name that follows. */

@@ -17,81 +17,113 @@
 #define RELOCATED_COPY   R_AARCH64_COPY
 #endif
 
-/* One table of relocations: its slots that hold the address of a symbol. Returns whether
- * a visit has returned true. */
-static bool visit_rows(const struct gs_module_ref *module,
-                       const struct gs_elf_dynamic *view, const ElfW(Rela) * rows,
-                       size_t count, gs_elf_slot_visit *visit, void *data)
-{
-    for (size_t i = 0; rows && i < count; i++) {
-        uint64_t type = ELF64_R_TYPE(rows[i].r_info);
-        bool is_data = type == RELOCATED_DATA && rows[i].r_addend == 0;
-        const ElfW(Sym) *symbol = &view->symbols[ELF64_R_SYM(rows[i].r_info)];
-        struct gs_elf_slot slot = {.name = view->strings + symbol->st_name,
-                                   .at = (void **)(module->base + rows[i].r_offset),
-                                   .is_data = is_data,
-                                   .leads_to_data =
-                                       (symbol->st_info & 0xf) == STT_OBJECT};
-        if ((type == RELOCATED_GLOBAL || type == RELOCATED_CALL || is_data) &&
-            visit(&slot, data)) {
-            return true;
-        }
-    }
-    return false;
-}
-
+/* What a module's relocations are read with. */
 struct relocations {
+    const ElfW(Sym) * symbols; /* NULL: it has none, and no rows */
+    const char *strings;
     const ElfW(Rela) * rows, *calls;
     size_t count, call_count;
 };
 
 static struct relocations relocations_of(const struct gs_module_ref *module)
 {
-    struct relocations all = {0};
-    size_t plain = 0; /* the first ones, without a symbol */
-    for (const ElfW(Dyn) *entry = module->dynamic; entry->d_tag != DT_NULL; entry++) {
-        if (entry->d_tag == DT_RELA) {
-            all.rows = gs_elf_relocated(module, entry->d_un.d_ptr);
-        } else if (entry->d_tag == DT_RELASZ) {
-            all.count = entry->d_un.d_val / sizeof(*all.rows);
-        } else if (entry->d_tag == DT_RELACOUNT) {
-            plain = entry->d_un.d_val;
-        } else if (entry->d_tag == DT_JMPREL) {
-            all.calls = gs_elf_relocated(module, entry->d_un.d_ptr);
-        } else if (entry->d_tag == DT_PLTRELSZ) {
-            all.call_count = entry->d_un.d_val / sizeof(*all.calls);
-        }
+    struct gs_elf_entries entries;
+    gs_elf_read_entries(module, &entries);
+    struct relocations all = {
+        .symbols = gs_elf_relocated(module, entries.by_tag[DT_SYMTAB]),
+        .strings = gs_elf_relocated(module, entries.by_tag[DT_STRTAB]),
+        .rows = gs_elf_relocated(module, entries.by_tag[DT_RELA]),
+        .calls = gs_elf_relocated(module, entries.by_tag[DT_JMPREL])};
+    if (!all.symbols || !all.strings) {
+        return (struct relocations){0};
     }
-    plain = all.rows && plain < all.count ? plain : all.count;
-    all.rows = all.rows ? all.rows + plain : NULL;
-    all.count -= plain;
+    /* The first ones have no symbol. */
+    const size_t count = entries.by_tag[DT_RELASZ] / sizeof(*all.rows),
+                 plain = entries.plain_relocations;
+    if (all.rows && plain < count) {
+        all.rows += plain;
+        all.count = count - plain;
+    }
+    if (all.calls) {
+        all.call_count = entries.by_tag[DT_PLTRELSZ] / sizeof(*all.calls);
+    }
     return all;
+}
+
+static bool takes_for_data(const struct relocations *all, const ElfW(Rela) * row)
+{
+    return (all->symbols[ELF64_R_SYM(row->r_info)].st_info & 0xf) == STT_OBJECT;
+}
+
+/* Visits the slot of a row, if it holds the address of a symbol. */
+static bool visit_row(const struct gs_module_ref *module, const struct relocations *all,
+                      const ElfW(Rela) * row, gs_elf_slot_visit *visit, void *data)
+{
+    uint64_t type = ELF64_R_TYPE(row->r_info);
+    bool is_data = type == RELOCATED_DATA && row->r_addend == 0;
+    const ElfW(Sym) *symbol = &all->symbols[ELF64_R_SYM(row->r_info)];
+    struct gs_elf_slot slot = {.name = all->strings + symbol->st_name,
+                               .at = (void **)(module->base + row->r_offset),
+                               .is_data = is_data,
+                               .leads_to_data = takes_for_data(all, row)};
+    return (type == RELOCATED_GLOBAL || type == RELOCATED_CALL || is_data) &&
+           visit(&slot, data);
 }
 
 bool gs_elf_visit_slots(const struct gs_module_ref *module, gs_elf_slot_visit *visit,
                         void *data)
 {
-    struct gs_elf_dynamic view;
-    if (!gs_elf_view_dynamic(module, &view)) {
-        return false;
-    }
     struct relocations all = relocations_of(module);
-    return visit_rows(module, &view, all.rows, all.count, visit, data) ||
-           visit_rows(module, &view, all.calls, all.call_count, visit, data);
+    for (size_t i = 0; i < all.count; i++) {
+        if (visit_row(module, &all, &all.rows[i], visit, data)) {
+            return true;
+        }
+    }
+    for (size_t i = 0; i < all.call_count; i++) {
+        if (visit_row(module, &all, &all.calls[i], visit, data)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Most slots lead elsewhere: a start reads those of the C library, too. */
+static bool visit_data_rows(const struct gs_module_ref *module,
+                            const struct relocations *all, const ElfW(Rela) * rows,
+                            size_t count, const struct gs_module_ref *into,
+                            gs_elf_slot_visit *visit, void *data)
+{
+    const uintptr_t base = module->base, begin = into->begin, bytes = into->end - begin;
+    for (const ElfW(Rela) *row = rows; count > 0; row++, count--) {
+        const uint32_t type = ELF64_R_TYPE(row->r_info);
+        const uintptr_t *at = (const uintptr_t *)(base + row->r_offset);
+        if ((type == RELOCATED_GLOBAL || type == RELOCATED_CALL ||
+             type == RELOCATED_DATA) &&
+            GS_UNLIKELY(__atomic_load_n(at, __ATOMIC_RELAXED) - begin < bytes) &&
+            takes_for_data(all, row) && visit_row(module, all, row, visit, data)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool gs_elf_visit_data_slots(const struct gs_module_ref *module,
+                             const struct gs_module_ref *into, gs_elf_slot_visit *visit,
+                             void *data)
+{
+    struct relocations all = relocations_of(module);
+    return visit_data_rows(module, &all, all.rows, all.count, into, visit, data) ||
+           visit_data_rows(module, &all, all.calls, all.call_count, into, visit, data);
 }
 
 void gs_elf_visit_copies(const struct gs_module_ref *module, gs_elf_copy_visit *visit,
                          void *data)
 {
-    struct gs_elf_dynamic view;
-    if (!gs_elf_view_dynamic(module, &view)) {
-        return;
-    }
     struct relocations all = relocations_of(module);
-    for (size_t i = 0; all.rows && i < all.count; i++) {
-        const ElfW(Sym) *symbol = &view.symbols[ELF64_R_SYM(all.rows[i].r_info)];
+    for (size_t i = 0; i < all.count; i++) {
+        const ElfW(Sym) *symbol = &all.symbols[ELF64_R_SYM(all.rows[i].r_info)];
         if (ELF64_R_TYPE(all.rows[i].r_info) == RELOCATED_COPY) {
-            visit(view.strings + symbol->st_name,
+            visit(all.strings + symbol->st_name,
                   (void *)(module->base + all.rows[i].r_offset), symbol->st_size, data);
         }
     }
@@ -122,7 +154,7 @@ void *gs_elf_bound_to(const struct gs_module_ref *module, const char *name)
 static uint32_t last_relocated(const ElfW(Rela) * rows, size_t count)
 {
     uint32_t last = 0;
-    for (size_t i = 0; rows && i < count; i++) {
+    for (size_t i = 0; i < count; i++) {
         uint32_t index = (uint32_t)ELF64_R_SYM(rows[i].r_info);
         last = index > last ? index : last;
     }

@@ -4,44 +4,17 @@
  */
 #include "shim/link/elf_dynamic.h"
 
-const void *gs_elf_relocated(const struct gs_module_ref *module, ElfW(Addr) value)
-{
-    if (value < module->base) {
-        value += module->base;
-    }
-    return (const void *)value;
-}
-
 bool gs_elf_view_dynamic(const struct gs_module_ref *module, struct gs_elf_dynamic *view)
 {
-    *view = (struct gs_elf_dynamic){0};
-    if (!module->dynamic) {
-        return false;
-    }
-    for (const ElfW(Dyn) *entry = module->dynamic; entry->d_tag != DT_NULL; entry++) {
-        switch (entry->d_tag) {
-        case DT_SYMTAB:
-            view->symbols = gs_elf_relocated(module, entry->d_un.d_ptr);
-            break;
-        case DT_STRTAB:
-            view->strings = gs_elf_relocated(module, entry->d_un.d_ptr);
-            break;
-        case DT_VERSYM:
-            view->versions = gs_elf_relocated(module, entry->d_un.d_ptr);
-            break;
-        case DT_GNU_HASH:
-            view->gnu_hash = gs_elf_relocated(module, entry->d_un.d_ptr);
-            break;
-        case DT_HASH:
-            view->sysv_hash = gs_elf_relocated(module, entry->d_un.d_ptr);
-            break;
-        case DT_SONAME:
-            view->soname = entry->d_un.d_val;
-            break;
-        default:
-            break;
-        }
-    }
+    struct gs_elf_entries entries;
+    gs_elf_read_entries(module, &entries);
+    *view = (struct gs_elf_dynamic){
+        .symbols = gs_elf_relocated(module, entries.by_tag[DT_SYMTAB]),
+        .strings = gs_elf_relocated(module, entries.by_tag[DT_STRTAB]),
+        .versions = gs_elf_relocated(module, entries.versions),
+        .gnu_hash = gs_elf_relocated(module, entries.gnu_hash),
+        .sysv_hash = gs_elf_relocated(module, entries.by_tag[DT_HASH]),
+        .soname = entries.by_tag[DT_SONAME]};
     return view->symbols && view->strings;
 }
 
@@ -207,34 +180,40 @@ void gs_elf_functions_span(const struct gs_module_ref *module,
     }
 }
 
-/* Finds the symbol, and its address; NULL: the module does not define it. */
-static const ElfW(Sym) * look_up(const struct gs_module_ref *module, const char *name,
-                                 uint32_t hash, void **address)
+static void *address_of(const struct gs_module_ref *module, const ElfW(Sym) * symbol)
 {
-    struct gs_elf_dynamic view;
-    const ElfW(Sym) *symbol =
-        gs_elf_view_dynamic(module, &view) ? find_symbol(&view, name, hash) : NULL;
-    *address = symbol ? (void *)(module->base + symbol->st_value) : NULL;
+    void *address = symbol ? (void *)(module->base + symbol->st_value) : NULL;
     if (symbol && (symbol->st_info & 0xf) == STT_GNU_IFUNC) {
-        void *(*resolve)(void) = (void *(*)(void)) * address;
-        *address = resolve();
+        void *(*resolve)(void) = (void *(*)(void))address;
+        address = resolve();
     }
-    return symbol;
+    return address;
 }
 
 void *gs_elf_symbol(const struct gs_module_ref *module, const char *name)
 {
-    void *address;
-    (void)look_up(module, name, gs_elf_hash(name), &address);
-    return address;
+    struct gs_elf_dynamic view;
+    return gs_elf_view_dynamic(module, &view)
+               ? address_of(module, find_symbol(&view, name, gs_elf_hash(name)))
+               : NULL;
+}
+
+void *gs_elf_callable_in(const struct gs_module_ref *module,
+                         const struct gs_elf_dynamic *view, const char *name,
+                         uint32_t hash)
+{
+    const ElfW(Sym) *symbol = find_symbol(view, name, hash);
+    return symbol && (symbol->st_info & 0xf) != STT_OBJECT ? address_of(module, symbol)
+                                                           : NULL;
 }
 
 void *gs_elf_callable_hashed(const struct gs_module_ref *module, const char *name,
                              uint32_t hash)
 {
-    void *address;
-    const ElfW(Sym) *symbol = look_up(module, name, hash, &address);
-    return symbol && (symbol->st_info & 0xf) != STT_OBJECT ? address : NULL;
+    struct gs_elf_dynamic view;
+    return gs_elf_view_dynamic(module, &view)
+               ? gs_elf_callable_in(module, &view, name, hash)
+               : NULL;
 }
 
 void *gs_elf_callable(const struct gs_module_ref *module, const char *name)

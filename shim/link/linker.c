@@ -17,9 +17,37 @@ static gs_dlvsym_fn *real_dlvsym; /* likewise */
 /* Any address of the shim's own. */
 static const char own_anchor;
 
+/* The shim's own headers, which are mapped with it. */
+extern const ElfW(Ehdr) __ehdr_start // NOLINT(bugprone-reserved-identifier)
+    __attribute__((visibility("hidden")));
+
+/* Reads them without a call. Returns false if a tool has moved the program headers away
+ * from them. */
+static bool read_own_headers(struct gs_module_ref *own)
+{
+    const ElfW(Ehdr) *head = &__ehdr_start;
+    struct dl_phdr_info info = {.dlpi_phdr =
+                                    (const ElfW(Phdr) *)((uintptr_t)head + head->e_phoff),
+                                .dlpi_phnum = head->e_phnum};
+    enum { HEADER_BYTES = 4096 }; /* the smallest page */
+    if (head->e_phoff >= HEADER_BYTES ||
+        head->e_phnum > (HEADER_BYTES - head->e_phoff) / sizeof(ElfW(Phdr))) {
+        return false;
+    }
+    for (int i = 0; i < info.dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info.dlpi_phdr[i];
+        if (segment->p_type == PT_LOAD && segment->p_offset == 0) {
+            info.dlpi_addr = (uintptr_t)head - segment->p_vaddr;
+            *own = gs_elf_module_in(&info);
+            return own->dynamic && gs_linker_is_own(own);
+        }
+    }
+    return false;
+}
+
 bool gs_linker_own_module(struct gs_module_ref *own)
 {
-    return gs_elf_module_of(&own_anchor, own) == GS_OK;
+    return read_own_headers(own) || gs_elf_module_of(&own_anchor, own) == GS_OK;
 }
 
 bool gs_linker_is_copy(const struct gs_module_ref *module)

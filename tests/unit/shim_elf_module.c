@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "shim/link/elf_module.h"
+#include "shim/link/linker.h"
 
 Test(elf_module, finds_the_module_of_a_function)
 {
@@ -148,4 +149,44 @@ Test(elf_module, names_compare_as_strings_do)
     cr_assert(gs_elf_begins_with("libcudart.so.13", "libcudart.so"));
     cr_assert_not(gs_elf_begins_with("libcuda", "libcudart.so"));
     cr_assert(gs_elf_begins_with("anything", ""));
+}
+
+/* Alone sees a wrong base or range where the shim reads its own headers without a call.
+ */
+Test(elf_module, own_headers_describe_the_module_that_the_loader_has)
+{
+    struct gs_module_ref own, loaded;
+    cr_assert(gs_linker_own_module(&own));
+    cr_assert_eq(gs_elf_module_of((void *)gs_linker_own_module, &loaded), GS_OK);
+    cr_expect_eq(own.base, loaded.base);
+    cr_expect_eq(own.begin, loaded.begin);
+    cr_expect_eq(own.end, loaded.end);
+    cr_expect_eq(own.dynamic, loaded.dynamic);
+}
+
+struct data_slots {
+    const struct gs_module_ref *into; /* NULL: each slot counts */
+    unsigned count;
+};
+
+static bool count_slot(const struct gs_elf_slot *slot, void *data)
+{
+    struct data_slots *slots = data;
+    const uintptr_t now = (uintptr_t)*slot->at;
+    bool leads_into = !slots->into || (slot->leads_to_data && now >= slots->into->begin &&
+                                       now < slots->into->end);
+    slots->count += leads_into;
+    return false;
+}
+
+/* Alone sees a slot that the cheap reading of a start skips. */
+Test(elf_module, data_slots_are_those_of_all_slots_that_lead_there)
+{
+    struct gs_module_ref libc;
+    cr_assert_eq(gs_elf_module_of((void *)gnu_get_libc_version, &libc), GS_OK);
+    struct data_slots picked = {&libc, 0}, visited = {NULL, 0};
+    (void)gs_elf_visit_slots(&libc, count_slot, &picked);
+    (void)gs_elf_visit_data_slots(&libc, &libc, count_slot, &visited);
+    cr_expect_gt(visited.count, 0);
+    cr_expect_eq(visited.count, picked.count);
 }
