@@ -270,29 +270,71 @@ struct gpushim_functions {
     gpushim_result (*scope_path)(char *out, size_t capacity);
 };
 
-/* The library's table; NULL without a library. A program without one looks again at each
- * 256th call: gpushim attach may have loaded it. */
+/* The beginning of struct dl_phdr_info, and dl_iterate_phdr: <link.h> declares them for
+ * some programs only. */
+struct gpushim_module_ {
+    uintptr_t address;
+    const char *name;
+    const void *headers;
+    uint16_t header_count;
+    unsigned long long loads, unloads;
+};
+extern int gpushim_visit_modules_(int (*visit)(struct gpushim_module_ *, size_t, void *),
+                                  void *data) __asm__("dl_iterate_phdr");
+
+/* Reads how many modules were loaded so far. */
+static inline int gpushim_read_loads_(struct gpushim_module_ *first, size_t size,
+                                      void *loads)
+{
+    (void)size;
+    *(unsigned long long *)loads = first->loads;
+    return 1;
+}
+
+/* Looks for the library's table, if modules were loaded since the last time. */
+__attribute__((cold)) static inline const struct gpushim_functions *
+gpushim_look_(const struct gpushim_functions **found)
+{
+    static unsigned long long looked; /* how many modules were loaded then */
+    const struct gpushim_functions *(*ask)(void);
+    unsigned long long loads = 0;
+    void *symbol, *loaded;
+
+    (void)gpushim_visit_modules_(gpushim_read_loads_, &loads);
+    if (loads == __atomic_load_n(&looked, __ATOMIC_RELAXED)) {
+        return __atomic_load_n(found, __ATOMIC_ACQUIRE);
+    }
+    symbol = dlsym((void *)0 /* RTLD_DEFAULT */, "gpushim_functions");
+    if (!symbol) {
+        loaded = dlopen("libgpushim.so", RTLD_LAZY | 4 /* RTLD_NOLOAD */);
+        symbol = loaded ? dlsym(loaded, "gpushim_functions") : symbol;
+    }
+    if (symbol) {
+        memcpy(&ask, &symbol, sizeof(ask));
+        __atomic_store_n(found, ask(), __ATOMIC_RELEASE);
+    } else {
+        __atomic_store_n(&looked, loads, __ATOMIC_RELAXED);
+    }
+    return __atomic_load_n(found, __ATOMIC_ACQUIRE);
+}
+
+/* The library's table; NULL without a library. A program without one looks for it at its
+ * first call, and at each 256th if modules were loaded: gpushim attach may have loaded
+ * it. */
 static inline const struct gpushim_functions *gpushim_library(void)
 {
     static const struct gpushim_functions *found;
-    static unsigned looked, missed;
+    static unsigned missed; /* calls; with several threads, fewer */
+    /* Read first: once it is not 0, a library that was there at the first call is found.
+     */
+    const unsigned call = __atomic_load_n(&missed, __ATOMIC_ACQUIRE);
     const struct gpushim_functions *table = __atomic_load_n(&found, __ATOMIC_ACQUIRE);
-    const struct gpushim_functions *(*ask)(void);
-    void *symbol, *loaded;
 
-    if (!table && (!__atomic_load_n(&looked, __ATOMIC_ACQUIRE) ||
-                   (__atomic_add_fetch(&missed, 1, __ATOMIC_RELAXED) & 255) == 0)) {
-        symbol = dlsym((void *)0 /* RTLD_DEFAULT */, "gpushim_functions");
-        if (!symbol) {
-            loaded = dlopen("libgpushim.so", RTLD_LAZY | 4 /* RTLD_NOLOAD */);
-            symbol = loaded ? dlsym(loaded, "gpushim_functions") : symbol;
+    if (!table) {
+        if ((call & 255) == 0) {
+            table = gpushim_look_(&found);
         }
-        if (symbol) {
-            memcpy(&ask, &symbol, sizeof(ask));
-            table = ask();
-            __atomic_store_n(&found, table, __ATOMIC_RELEASE);
-        }
-        __atomic_store_n(&looked, 1, __ATOMIC_RELEASE);
+        __atomic_store_n(&missed, call + 1, __ATOMIC_RELEASE);
     }
     return table;
 }

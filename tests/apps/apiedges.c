@@ -10,6 +10,7 @@
  *   apiedges other SEED only streams of another context: no free waits
  *   apiedges gone       buffers whose context is gone; another context's stream; a free
  * on another device
+ *   apiedges late FILE  started without the library, FILE, which it loads after a while
  */
 #include <pthread.h>
 
@@ -381,6 +382,24 @@ static void gone(void)
     printf("gone: ok\n");
 }
 
+/* gpushim.h looks for the library again once modules were loaded, at each 256th call. */
+static void late(const char *library)
+{
+    int calls = 0;
+
+    for (int i = 0; i < 1000; i++)
+        IS(GPUSHIM_INACTIVE, gpushim_scope_end());
+    app_expect(dlopen("libm.so.6", RTLD_NOW), "a library that is another");
+    for (int i = 0; i < 1000; i++)
+        IS(GPUSHIM_INACTIVE, gpushim_scope_end());
+    app_expect(dlopen(library, RTLD_NOW), "the library");
+    while (calls < 1000 && !gpushim_library())
+        calls++;
+    app_expect(calls < 256, "calls until it is found");
+    IS(GPUSHIM_NOT_FOUND, gpushim_scope_end());
+    printf("late: ok\n");
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -392,6 +411,8 @@ int main(int argc, char **argv)
         uses(argc > 2 ? strtoull(argv[2], NULL, 10) + 1 : 1, false);
     else if (strcmp(what, "other") == 0)
         uses(argc > 2 ? strtoull(argv[2], NULL, 10) + 1 : 1, true);
+    else if (strcmp(what, "late") == 0)
+        late(argc > 2 ? argv[2] : "");
     else
         gone();
     return 0;

@@ -246,6 +246,15 @@ api_unwaited_case() {
 }
 add_case "api edges free that does not wait" api_unwaited_case
 
+# A program without the library finds the one that comes later; alone sees a look that is not repeated.
+api_late_library_case() {
+  need_file "$apps/apiedges_linked"
+  run_in late -- "$apps/apiedges_linked" late "$shim"
+  expect_status late 0
+  expect_text late.out '^late: ok$'
+}
+add_case "api edges a library that is loaded later" api_late_library_case
+
 # ---- scopes --------------------------------------------------------------------------
 
 # scope_of FILE BYTES-TEXT: the scope of the leak of this size.
