@@ -3,8 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-from types import TracebackType
-from typing import Any, Generator, Optional, Type
+from typing import Any, Generator, Optional
 
 from gpushim.memory import calls
 from gpushim.memory.buffers import Buffer, Place, place_of
@@ -88,14 +87,3 @@ class Warming(calls.Held):
         if not self.closed:
             with Use("close", alone=self):
                 calls.call("warming_wait", self._struct)
-
-    def __enter__(self) -> "Warming":
-        return self
-
-    def __exit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException],
-                 trace: Optional[TracebackType]) -> None:
-        self.close()
-
-    def __del__(self, ended: Any = calls.ended) -> None:
-        if self._struct is not None:
-            ended(self.close)

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import ctypes
 import enum
-from types import TracebackType
 from typing import Any, List, Optional, Tuple, Type, TypeVar, cast
 
 from gpushim import _dlpack, _native
@@ -240,13 +239,6 @@ class Buffer(calls.Held, _dlpack.Exporter):
                 raise calls.error(result, "close")
         else:
             check("close", "buffer_free", self._struct)
-
-    def __enter__(self: _B) -> _B:
-        return self
-
-    def __exit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException],
-                 trace: Optional[TracebackType]) -> None:
-        self.close()
 
     def _finish(self) -> None:
         self.close()

@@ -4,8 +4,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import threading
-from types import TracebackType
-from typing import Any, Callable, Generator, Optional, Type, Union
+from typing import Any, Callable, Generator, Optional, Union
 
 from gpushim.memory import calls
 from gpushim.memory.buffers import Buffer, Place, place_of
@@ -36,7 +35,7 @@ class Taken(Buffer):
         self.cache._give(self, self.key)
 
 
-class Cache:
+class Cache(calls.Ending):
     """Buffers for reuse, by key: bytes or text that say what a buffer is for.
 
         cache = Cache(Place.DEVICE, most=4)
@@ -136,17 +135,6 @@ class Cache:
         already: no effect."""
         self._windows.check("close")
         check("close", "cache_free", self._struct)
-
-    def __enter__(self) -> "Cache":
-        return self
-
-    def __exit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException],
-                 trace: Optional[TracebackType]) -> None:
-        self.close()
-
-    def __del__(self, ended: Any = calls.ended) -> None:
-        if self._struct.most:
-            ended(self.close)
 
 
 class StagingPool(Cache):
@@ -275,17 +263,6 @@ class Readback(calls.Held):
                 check("close", "readback_end", self._struct)
             finally:
                 self._cache._after_give()
-
-    def __enter__(self) -> "Readback":
-        return self
-
-    def __exit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException],
-                 trace: Optional[TracebackType]) -> None:
-        self.close()
-
-    def __del__(self, ended: Any = calls.ended) -> None:
-        if self._struct is not None:
-            ended(self.close)
 
 
 # ---- chunks ----------------------------------------------------------------------------

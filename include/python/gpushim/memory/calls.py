@@ -10,7 +10,7 @@ import operator
 import os
 import threading
 from types import TracebackType
-from typing import Any, Callable, Dict, List, Optional, Tuple, Type
+from typing import Any, Callable, Dict, List, Optional, Tuple, Type, TypeVar
 
 import gpushim
 from gpushim import _native
@@ -21,6 +21,7 @@ LEGACY = 1  # CU_STREAM_LEGACY
 _NAMES = ("OK", "INACTIVE", "INVALID", "NOT_FOUND", "NO_MEMORY", "TOO_OLD", "AT_START", "OFF", "CUDA", "BUSY")
 OK, INACTIVE, INVALID, NOT_FOUND, NO_MEMORY, TOO_OLD, _, _, CUDA, BUSY = range(10)
 _MOST = (1 << 63) - 1
+_C = TypeVar("_C", bound="Closing")
 
 
 # ---- errors ----------------------------------------------------------------------------
@@ -301,6 +302,40 @@ def stream_handle(stream: Any) -> int:
     return handle or LEGACY
 
 
+# ---- the end of an object --------------------------------------------------------------
+
+
+def ended(close: Callable[[], None]) -> None:
+    """Ends an object that nothing refers to any more. While the interpreter ends there is nobody to tell."""
+    try:
+        close()
+    except Exception:  # pylint: disable=broad-except
+        pass
+
+
+class Closing:
+    """An object that the end of a `with` closes."""
+
+    def close(self) -> None:
+        """Closes it. Closed already: no effect."""
+        raise NotImplementedError
+
+    def __enter__(self: _C) -> _C:
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        self.close()
+
+
+class Ending(Closing):
+    """An object that its last reference closes, too."""
+
+    # A default: while the interpreter ends, the module's names may be gone.
+    def __del__(self, ended: Any = ended) -> None:
+        ended(self.close)
+
+
 # ---- one object, many threads ----------------------------------------------------------
 
 _lock = threading.RLock()  # a collection may end an object in the midst of another's call
@@ -314,7 +349,7 @@ def _new_lock() -> None:
 os.register_at_fork(after_in_child=_new_lock)  # the child has none of the threads that may hold it
 
 
-class Held:
+class Held(Ending):
     """An object that calls use. No thread ends or moves the object in the midst of a call of another."""
     _uses = 0  # calls that use it; -1: one call has it alone
     _generation = 0  # changes when the memory moves: views of before end
@@ -371,14 +406,6 @@ class Use:
                 self._alone._uses = 0
 
 
-def ended(close: Callable[[], None]) -> None:
-    """Ends an object that nothing refers to any more. While the interpreter ends there is nobody to tell."""
-    try:
-        close()
-    except Exception:  # pylint: disable=broad-except
-        pass
-
-
 class Event(Held):
     """An event of the driver: mark() puts it behind a stream's work so far. The stream may end before it."""
 
@@ -417,6 +444,3 @@ class Event(Held):
             with Use("close", alone=self):
                 handle, self._handle = self._handle, None
                 check("close", "unmark", handle)
-
-    def __del__(self, ended: Any = ended) -> None:
-        ended(self.close)

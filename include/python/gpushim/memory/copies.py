@@ -2,8 +2,7 @@
 from __future__ import annotations
 
 import ctypes
-from types import TracebackType
-from typing import Any, Iterable, Iterator, Optional, Sequence, Type
+from typing import Any, Iterable, Iterator, Sequence
 
 from gpushim.memory import calls
 from gpushim.memory.buffers import Buffer, Place, ZEROED, place_of
@@ -60,7 +59,7 @@ def copy_rows(dst: Buffer, src: Buffer, *, width: int, rows: int, dst_pitch: int
 # ---- batches ---------------------------------------------------------------------------
 
 
-class Batch(Sequence[Buffer]):
+class Batch(calls.Closing, Sequence[Buffer]):
     """Buffers of `sizes` bytes as neighbours in one allocation: all of them, or none.
 
         with Batch([4096, 100]) as (weights, bias): ...
@@ -97,12 +96,3 @@ class Batch(Sequence[Buffer]):
     def close(self) -> None:
         """Frees the memory of all. Errors: as of Buffer.close."""
         self.block.close()
-
-    def __enter__(self) -> "Batch":
-        return self
-
-    def __exit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException],
-                 trace: Optional[TracebackType]) -> None:
-        self.close()
-
-

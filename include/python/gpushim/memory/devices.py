@@ -3,8 +3,7 @@ from __future__ import annotations
 
 import ctypes
 import enum
-from types import TracebackType
-from typing import Any, NamedTuple, Optional, Tuple, Type
+from typing import Any, NamedTuple, Optional, Tuple
 
 from gpushim.memory import calls
 from gpushim.memory.calls import StreamsStruct, Use, check, invalid, number, stream_handle
@@ -60,17 +59,6 @@ class Streams(calls.Held):
         if not self.closed:
             with Use("close", alone=self):
                 check("close", "streams_free", self._struct)
-
-    def __enter__(self) -> "Streams":
-        return self
-
-    def __exit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException],
-                 trace: Optional[TracebackType]) -> None:
-        self.close()
-
-    def __del__(self, ended: Any = calls.ended) -> None:
-        if self._struct is not None:
-            ended(self.close)
 
 
 def _one(stream: Any, about: str) -> int:

@@ -3,8 +3,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from types import TracebackType
-from typing import Any, List, Optional, Type
+from typing import Any, List
 
 from gpushim.memory import calls
 
@@ -25,7 +24,7 @@ _release_buffer.argtypes = [ctypes.POINTER(_PyBuffer)]
 _release_buffer.restype = None
 
 
-class Bytes:
+class Bytes(calls.Ending):
     """The contiguous memory of an object with the buffer protocol, held until close().
 
     Raises TypeError for another object, BufferError for one that is not contiguous or, if written to, read-only.
@@ -43,16 +42,6 @@ class Bytes:
         held, self._held = self._held, False
         if held:
             _release_buffer(ctypes.byref(self._view))
-
-    def __enter__(self) -> "Bytes":
-        return self
-
-    def __exit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException],
-                 trace: Optional[TracebackType]) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        calls.ended(self.close)
 
 
 class Windows:

@@ -2,8 +2,7 @@
 from __future__ import annotations
 
 import ctypes
-from types import TracebackType
-from typing import Any, Optional, Type
+from typing import Any, Optional
 
 from gpushim.memory import calls
 from gpushim.memory.buffers import Buffer
@@ -142,14 +141,3 @@ class Ring(calls.Held):
             check("close", "ring_free", self._struct)
             self._pushes.close()
             self._pops.close()
-
-    def __enter__(self) -> "Ring":
-        return self
-
-    def __exit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException],
-                 trace: Optional[TracebackType]) -> None:
-        self.close()
-
-    def __del__(self, ended: Any = calls.ended) -> None:
-        if self._struct is not None:
-            ended(self.close)

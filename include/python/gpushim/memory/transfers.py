@@ -4,8 +4,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import time
-from types import TracebackType
-from typing import Any, Generator, Optional, Type
+from typing import Any, Generator, Optional
 
 from gpushim.memory import calls
 from gpushim.memory.buffers import Buffer, Place
@@ -22,7 +21,7 @@ class Strategy(enum.Enum):
     POLLED = "polled"  # queued in a stream, then polled at an interval until complete
 
 
-class Transfer:
+class Transfer(calls.Ending):
     """A transfer under way in a stream.
 
     poll() says whether it is complete, wait() polls at the interval, and `await` does so without blocking the loop. Its
@@ -92,17 +91,6 @@ class Transfer:
             finally:
                 self._finish()
 
-    def __enter__(self) -> "Transfer":
-        return self
-
-    def __exit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException],
-                 trace: Optional[TracebackType]) -> None:
-        self.close()
-
-    def __del__(self, ended: Any = calls.ended) -> None:
-        if getattr(self, "_event", None) is not None:
-            ended(self.close)
-
 
 def _stream(stream: Any) -> int:
     return calls.LEGACY if stream is None else stream_handle(stream)
@@ -132,7 +120,7 @@ def upload(dst: Buffer, data: Any, offset: int = 0, *, pool: StagingPool, stream
     return Transfer(handle, pause, staging, dst)
 
 
-class Bridge:
+class Bridge(calls.Closing):
     """Two buffers of nbytes bytes, .host and .device, and what moves between them by a strategy.
 
         with Bridge(4096, Strategy.POLLED, stream=stream) as bridge:
@@ -186,10 +174,3 @@ class Bridge:
             self._last.close()
         self.host.close()
         self.device.close()
-
-    def __enter__(self) -> "Bridge":
-        return self
-
-    def __exit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException],
-                 trace: Optional[TracebackType]) -> None:
-        self.close()
