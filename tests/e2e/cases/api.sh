@@ -429,18 +429,8 @@ for version in 3.8 3.11 3.13; do
 done
 
 # DLPack as the protocol wants it, refused capsules, and tensors that outlive the interpreter.
-api_dlpack_case() {
-  find_python "$1"
-  run_in native PYTHONPATH="$sources/include/python" -- "$python" -SB "$python_sources/dlpack.py"
-  expect_status native 0
-  expect_quiet native
-  diff -u "$python_sources/dlpack.txt" native.out || fail "DLPack of Python $1 is not what it should be"
-  preloaded shim PYTHONPATH="$sources/include/python" -- "$python" -SB "$python_sources/dlpack.py"
-  expect_same native shim
-  expect_text shim.err 'SUMMARY: gpushim: 0 errors, 0 B leaked'
-}
 for version in 3.8 3.11 3.13; do
-  add_case "api python dlpack $version" api_dlpack_case "$version"
+  add_case "api python dlpack $version" python_program_case "$version" dlpack
 done
 
 # RMM's buffers: the same natively, with the library and with it switched off; a lost one is named.

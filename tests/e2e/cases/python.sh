@@ -28,6 +28,21 @@ find_python() {
   skip "CPython $1"
 }
 
+# python_program_case VERSION NAME: NAME.py prints NAME.txt, and the same with the library, and loses nothing.
+python_program_case() {
+  local command
+
+  find_python "$1"
+  command=(PYTHONPATH="$sources/include/python" -- "$python" -SB "$python_sources/$2.py")
+  run_in native "${command[@]}"
+  expect_status native 0
+  expect_quiet native
+  diff -u "$python_sources/$2.txt" native.out || fail "what $2.py prints with Python $1"
+  preloaded shim "${command[@]}"
+  expect_same native shim
+  expect_text shim.err 'SUMMARY: gpushim: 0 errors, 0 B leaked'
+}
+
 # Of each leak: its size in pages, then function:line of the frames in files of this test.
 planted_frames() {
   awk '
