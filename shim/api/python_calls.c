@@ -53,8 +53,8 @@ struct dl_managed_versioned {
 /* ---- exported memory --------------------------------------------------------------- */
 
 struct gpushim_python_memory {
-    struct gpushim_python_source source;
-    int (*end)(void *object); /* NULL: the source's functions free the memory */
+    uint64_t address;
+    int (*end)(void *object); /* frees it */
     void *object;
     unsigned holds; /* exports, and 1 until the buffer is freed: then the memory goes */
     unsigned references; /* exports, and 1 of the Python object: then this goes */
@@ -78,40 +78,12 @@ void gpushim_python_set_capsules(const struct gpushim_python_capsules *functions
     capsules = *functions;
 }
 
-static int free_memory(const struct gpushim_python_memory *memory)
-{
-    const struct gpushim_python_source *source = &memory->source;
-    void *previous;
-    if (memory->end) {
-        return memory->end(memory->object);
-    }
-    int code = source->push(source->context);
-    if (code == 0) {
-        code = source->free_host ? source->free_host((void *)(uintptr_t)source->address)
-                                 : source->free_device(source->address);
-        (void)source->pop(&previous);
-    }
-    (void)source->release(source->device);
-    return code;
-}
-
-/* Ends one hold. Returns the driver's code where this frees the memory, else 0. */
+/* Ends one hold. Returns what end() does where this frees the memory, else 0. */
 static int end_hold(struct gpushim_python_memory *memory)
 {
     return __atomic_sub_fetch(&memory->holds, 1, __ATOMIC_ACQ_REL) == 0
-               ? free_memory(memory)
+               ? memory->end(memory->object)
                : 0;
-}
-
-struct gpushim_python_memory *
-gpushim_python_own(const struct gpushim_python_source *source)
-{
-    struct gpushim_python_memory *memory = malloc(sizeof(*memory));
-    if (memory) {
-        *memory = (struct gpushim_python_memory){
-            .source = *source, .holds = 1, .references = 1};
-    }
-    return memory;
 }
 
 struct gpushim_python_memory *gpushim_python_own_object(int (*end)(void *object),
@@ -119,7 +91,7 @@ struct gpushim_python_memory *gpushim_python_own_object(int (*end)(void *object)
 {
     struct gpushim_python_memory *memory = malloc(sizeof(*memory));
     if (memory) {
-        *memory = (struct gpushim_python_memory){.source.address = address,
+        *memory = (struct gpushim_python_memory){.address = address,
                                                  .end = end,
                                                  .object = object,
                                                  .holds = 1,
@@ -179,7 +151,7 @@ void *gpushim_python_export(struct gpushim_python_memory *memory,
         export->extents[count + i] = stride;
     }
     const struct dl_tensor tensor = {
-        .data = (void *)(uintptr_t)memory->source.address,
+        .data = (void *)(uintptr_t)memory->address,
         .device_type = wanted->device_type,
         .device_id = wanted->device_id,
         .ndim = wanted->ndim,

@@ -1,6 +1,6 @@
 /*
  * python_calls.h - C functions for the Python module (python_calls.c), which calls them
- * by ctypes. The module's files repeat the structures: buffer.py, __init__.py.
+ * by ctypes. The module's _native.py repeats the structures.
  *
  * A function of an older library may serve a newer module: a function or a structure that
  * changes gets a new name.
@@ -14,18 +14,6 @@
 #include "gs_base.h"
 
 /* ---- memory that DLPack exports ---------------------------------------------------- */
-
-/* Memory, and the functions of the driver that free it. */
-struct gpushim_python_source {
-    int (*push)(void *context);           /* cuCtxPushCurrent */
-    int (*pop)(void **context);           /* cuCtxPopCurrent */
-    int (*free_device)(uint64_t address); /* cuMemFree; NULL: free_host frees it */
-    int (*free_host)(void *address);      /* cuMemFreeHost; NULL: free_device frees it */
-    int (*release)(int device);           /* cuDevicePrimaryCtxRelease */
-    void *context;                        /* the retained primary context of `device` */
-    uint64_t address;
-    int32_t device;
-};
 
 /* PyCapsule_IsValid and PyCapsule_GetPointer. */
 struct gpushim_python_capsules {
@@ -47,15 +35,13 @@ gpushim_python_set_capsules(const struct gpushim_python_capsules *functions);
 
 struct gpushim_python_memory;
 
-/* Takes memory over. Returns NULL, with nothing taken, without host memory. */
-GS_EXPORT struct gpushim_python_memory *
-gpushim_python_own(const struct gpushim_python_source *source);
-/* The same of memory at `address` that end(object) frees, once, in any thread; its result
- * is that of gpushim_python_close. */
+/* Takes over memory at `address` that end(object) frees, once, in any thread; its result
+ * is that of gpushim_python_close. Returns NULL, with nothing taken, without host memory.
+ */
 GS_EXPORT struct gpushim_python_memory *
 gpushim_python_own_object(int (*end)(void *object), void *object, uint64_t address);
 /* The Python object frees the memory, once: now, or at the end of the last export.
- * Returns the driver's code, 0 while there are exports. */
+ * Returns what end() does, 0 while there are exports. */
 GS_EXPORT int gpushim_python_close(struct gpushim_python_memory *memory);
 /* The Python object ends; it has closed the memory. */
 GS_EXPORT void gpushim_python_forget(struct gpushim_python_memory *memory);

@@ -207,18 +207,28 @@ gpushim_result gpushim_python_memory_unmark(void *event)
 
 /* ---- exports by DLPack ------------------------------------------------------------- */
 
-void *gpushim_python_memory_keep(const struct gpushim_buffer *buffer)
+struct owned {
+    struct gpushim_buffer buffer;
+    int primary; /* releases this device's primary context; -1: none */
+};
+
+void *gpushim_python_memory_own(const struct gpushim_buffer *buffer, int primary)
 {
-    struct gpushim_buffer *kept = malloc(sizeof(*kept));
-    if (kept) {
-        *kept = *buffer;
+    struct owned *owned = malloc(sizeof(*owned));
+    if (owned) {
+        *owned = (struct owned){*buffer, primary};
     }
-    return kept;
+    return owned;
 }
 
-int gpushim_python_memory_end(void *kept)
+int gpushim_python_memory_end(void *object)
 {
-    gpushim_result result = gpushim_buffer_free(kept);
-    free(kept);
+    struct owned *owned = object;
+    const struct gpushim_calls_ *cuda = owned->primary >= 0 ? gpushim_driver_() : NULL;
+    gpushim_result result = gpushim_buffer_free(&owned->buffer);
+    if (cuda) {
+        (void)cuda->primary_release(owned->primary);
+    }
+    free(owned);
     return (int)result;
 }

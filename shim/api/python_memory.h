@@ -42,9 +42,11 @@ GS_EXPORT gpushim_result gpushim_python_memory_reach(void *event);
 GS_EXPORT gpushim_result gpushim_python_memory_unmark(void *event);
 
 /* A copy of a buffer's struct, which owns the memory from then on: for exports by DLPack
- * that outlive Python. NULL: no host memory, the buffer is unchanged. */
-GS_EXPORT void *gpushim_python_memory_keep(const struct gpushim_buffer *buffer);
+ * that outlive Python. primary: ordinal of a device whose primary context is released
+ * with the memory; -1: none. NULL: no host memory, the buffer is unchanged. */
+GS_EXPORT void *gpushim_python_memory_own(const struct gpushim_buffer *buffer,
+                                          int primary);
 /* Frees the copy and the memory. Returns a gpushim_result. */
-GS_EXPORT int gpushim_python_memory_end(void *kept);
+GS_EXPORT int gpushim_python_memory_end(void *owned);
 
 #endif

@@ -13,12 +13,6 @@ from typing import Any, Dict, List, Optional
 FILE = "libgpushim-python.so"
 
 
-class Source(ctypes.Structure):  # struct gpushim_python_source
-    _fields_ = [("push", ctypes.c_void_p), ("pop", ctypes.c_void_p), ("free_device", ctypes.c_void_p),
-                ("free_host", ctypes.c_void_p), ("release", ctypes.c_void_p), ("context", ctypes.c_void_p),
-                ("address", ctypes.c_uint64), ("device", ctypes.c_int32)]
-
-
 class Tensor(ctypes.Structure):  # struct gpushim_python_tensor
     _fields_ = [("shape", ctypes.POINTER(ctypes.c_int64)), ("ndim", ctypes.c_int32),
                 ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32), ("code", ctypes.c_uint8),
@@ -58,7 +52,6 @@ def paths() -> List[str]:
 
 _FUNCTIONS: Dict[str, Any] = {  # name: result, arguments
     "set_capsules": (None, [ctypes.POINTER(_Capsules)]),
-    "own": (ctypes.c_void_p, [ctypes.POINTER(Source)]),
     "own_object": (ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64]),
     "close": (ctypes.c_int, [ctypes.c_void_p]),
     "forget": (None, [ctypes.c_void_p]),

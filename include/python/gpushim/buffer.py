@@ -7,8 +7,8 @@ __cuda_array_interface__ or DLPack: PyTorch, CuPy, Numba, JAX.
         tensor = torch.from_dlpack(matrix)           # the same memory
         array = cupy.asarray(matrix)
 
-It is plain memory of CUDA's driver, with the library and without it. What was made from it by
-DLPack keeps it, also past the end of the interpreter; whatever uses it by
+It is plain memory of CUDA's driver, with the library and without it: a gpushim.memory.Buffer with
+a shape and a type. What was made from it by DLPack keeps it, also past the end of the interpreter; whatever uses it by
 __cuda_array_interface__ has to be done when it is freed.
 
 PyTorch takes device memory alone. Pinned memory is the CPU's to it, managed memory the GPU's:
@@ -22,13 +22,18 @@ import operator
 import re
 from typing import Any, List, Optional, Tuple
 
-from gpushim import _dlpack, _native
+from gpushim import _dlpack
 from gpushim._dlpack import DEVICE, MANAGED, PINNED, _lock
+from gpushim.memory import buffers, calls
+from gpushim.memory.buffers import Place
 
 # By the letter of a typestr: DLDataTypeCode, sizes of an element in bytes.
 _KINDS = {"i": (0, (1, 2, 4, 8)), "u": (1, (1, 2, 4, 8)), "f": (2, (2, 4, 8)), "c": (5, (8, 16)), "b": (6, (1,))}
 _MOST = (1 << 63) - 1  # bytes, as ssize_t and DLPack's extents have them
-_OUT_OF_MEMORY = 2
+_PLACES = {DEVICE: Place.DEVICE, PINNED: Place.PINNED, MANAGED: Place.MANAGED}
+# The driver's call that allocates, and the one that frees.
+_CALLS = {DEVICE: ("cuMemAlloc", "cuMemFree"), PINNED: ("cuMemHostAlloc", "cuMemFreeHost"),
+          MANAGED: ("cuMemAllocManaged", "cuMemFree")}
 
 _found: List[Any] = []
 
@@ -51,11 +56,11 @@ def _driver() -> Any:
     return _found[0]
 
 
-def _check(call: str, code: int) -> None:
-    if code == _OUT_OF_MEMORY:
-        raise MemoryError("%s: out of memory" % call)
-    if code != 0:
-        raise CudaError(call, code)
+def _as_cuda(call: str, problem: calls.Error) -> Exception:
+    """An exception of gpushim.memory as this module's."""
+    if isinstance(problem, MemoryError):
+        return MemoryError("%s: out of memory" % call)
+    return CudaError(call, problem.code) if problem.code else OSError(str(problem))
 
 
 class _Context:
@@ -63,16 +68,9 @@ class _Context:
 
     def __init__(self, device: int) -> None:
         self.device, self.handle = device, ctypes.c_void_p()
-        _check("cuDevicePrimaryCtxRetain",
-               _driver().cuDevicePrimaryCtxRetain(ctypes.byref(self.handle), ctypes.c_int(device)))
-
-    def __enter__(self) -> Any:
-        """Makes it current for a while. Returns the driver."""
-        _check("cuCtxPushCurrent", _driver().cuCtxPushCurrent_v2(self.handle))
-        return _driver()
-
-    def __exit__(self, *unused: Any) -> None:
-        _driver().cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
+        code = _driver().cuDevicePrimaryCtxRetain(ctypes.byref(self.handle), ctypes.c_int(device))
+        if code != 0:
+            raise CudaError("cuDevicePrimaryCtxRetain", code)
 
     def release(self) -> None:
         _driver().cuDevicePrimaryCtxRelease_v2(ctypes.c_int(self.device))
@@ -108,11 +106,11 @@ class Buffer(_dlpack.Exporter):
     """
 
     def __init__(self, shape: Any, typestr: str = "|u1", place: str = DEVICE, device: int = 0) -> None:
-        self._pointer: Optional[int] = None
+        self._memory: Optional[buffers.Buffer] = None
         self.shape = _extents(shape)
         self.typestr, self.place, self.device = typestr, place, device
         self._code, itemsize = _element(typestr)
-        if place not in (DEVICE, PINNED, MANAGED):
+        if place not in _PLACES:
             raise ValueError("place %r: not device, pinned or managed" % (place,))
         if not isinstance(device, int) or not 0 <= device < 1 << 31:
             raise ValueError("device %r: not the ordinal of a device" % (device,))
@@ -121,43 +119,35 @@ class Buffer(_dlpack.Exporter):
             self.nbytes *= extent
         if self.nbytes > _MOST:
             raise MemoryError("shape %r of %s: more than 2^63 bytes" % (shape, typestr))
-        self._pointer = self._allocate()
+        self._memory = self._allocate()
+        self._pointer = self._memory.address
 
-    def _allocate(self) -> Optional[int]:
-        pointer, size = ctypes.c_uint64(), ctypes.c_size_t(self.nbytes)
-        context = _Context(self.device)
+    def _allocate(self) -> buffers.Buffer:
+        self._context = _Context(self.device)
         try:
-            with context as driver:
-                if self.place == DEVICE:
-                    _check("cuMemAlloc", driver.cuMemAlloc_v2(ctypes.byref(pointer), size))
-                elif self.place == MANAGED:
-                    _check("cuMemAllocManaged", driver.cuMemAllocManaged(ctypes.byref(pointer), size, 1))
-                else:
-                    _check("cuMemHostAlloc", driver.cuMemHostAlloc(ctypes.byref(pointer), size, 3))
+            made = buffers.make(self._context.handle.value, self.nbytes, _PLACES[self.place])
+        except calls.Error as problem:
+            self._context.release()
+            raise _as_cuda(_CALLS[self.place][0], problem) from None
         except BaseException:
-            context.release()
+            self._context.release()
             raise
-        self._context = context
-        return pointer.value
+        made._primary = self.device
+        return made
 
     def free(self) -> None:
         """Frees the memory: now, or when the last consumer by DLPack lets it go. Freed already: no effect."""
         with _lock:
             closed, self._closed = self._closed, True
-            owned, pointer = self._owned, self._pointer
-        if closed or pointer is None:
-            return
-        if owned:
-            _check("cuMemFree", _native.find()["close"](owned))
+        if closed or self._memory is None:
             return
         try:
-            with self._context as driver:
-                if self.place == PINNED:
-                    _check("cuMemFreeHost", driver.cuMemFreeHost(ctypes.c_void_p(pointer)))
-                else:
-                    _check("cuMemFree", driver.cuMemFree_v2(ctypes.c_uint64(pointer)))
+            self._memory.close()
+        except calls.Error as problem:
+            raise _as_cuda(_CALLS[self.place][1], problem) from None
         finally:
-            self._context.release()
+            if not self._owned:  # else the C part does
+                self._context.release()
 
     @property
     def pointer(self) -> Optional[int]:
@@ -173,13 +163,11 @@ class Buffer(_dlpack.Exporter):
     def __del__(self) -> None:
         try:
             self.free()
-            if self._owned:
-                _native.find()["forget"](self._owned)
         except Exception:  # pylint: disable=broad-except # while the interpreter ends
             pass
 
     def _live(self) -> int:
-        if self._closed or self._pointer is None:
+        if self._closed or self._memory is None:
             raise ValueError("the buffer is freed")
         return self._pointer
 
@@ -197,12 +185,6 @@ class Buffer(_dlpack.Exporter):
         self._live()
 
     def _give(self) -> None:
-        native, driver, host = _dlpack.functions(), _driver(), self.place == PINNED
-        source = _native.Source(
-            _native.address(driver.cuCtxPushCurrent_v2), _native.address(driver.cuCtxPopCurrent_v2),
-            None if host else _native.address(driver.cuMemFree_v2),
-            _native.address(driver.cuMemFreeHost) if host else None,
-            _native.address(driver.cuDevicePrimaryCtxRelease_v2), self._context.handle, self._pointer, self.device)
-        self._owned = native["own"](source)
-        if not self._owned:
-            raise MemoryError("no host memory for an export by DLPack")
+        assert self._memory is not None
+        self._memory._give()
+        self._owned = self._memory._owned

@@ -3,7 +3,8 @@ capsule, a consumer that refuses, sizes, and tensors that outlive the interprete
 library and without it.
 
 It alone sees: a deleter or a destructor that runs Python's code (at the interpreter's end, with an exception set,
-without the GIL), an argument of __dlpack__ that is ignored, a size or an element that wraps around.
+without the GIL), a context that ends before the memory or stays after it, an argument of __dlpack__ that is ignored, a
+size or an element that wraps around.
 """
 import ctypes
 import gc
@@ -76,6 +77,25 @@ for version in (None, (0, 8), (1, 0), (7, 3)):
     print("held:", buffer.pointer is not None)
     delete(managed)
     print("let go:", buffer.pointer is None)
+
+# ---- the context: of device 1, which nothing else uses ----
+
+
+def active():
+    flags, state = ctypes.c_uint(), ctypes.c_int()
+    assert ctypes.CDLL("libcuda.so.1").cuDevicePrimaryCtxGetState(1, ctypes.byref(flags), ctypes.byref(state)) == 0
+    return bool(state.value)
+
+
+buffer = Buffer(8, device=1)
+managed = take(buffer.__dlpack__())
+buffer.free()
+print("context, held:", active())
+delete(managed)
+print("context, let go:", active())
+with Buffer(8, device=1):
+    print("context, of a buffer:", active())
+print("context, freed:", active())
 
 # ---- the arguments ----
 

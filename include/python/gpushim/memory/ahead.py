@@ -3,18 +3,12 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import functools
 from typing import Any, Generator, Optional
 
 from gpushim.memory import calls
-from gpushim.memory.buffers import Buffer, Place, place_of
+from gpushim.memory.buffers import Buffer, Place, make, place_of
 from gpushim.memory.calls import Use, WarmingStruct, check, invalid, number
-
-
-def _make(context: Optional[int], nbytes: int, place: Place, options: Any) -> Buffer:
-    buffer = Buffer.__new__(Buffer)
-    buffer._wanted_context = context
-    Buffer.__init__(buffer, nbytes, place, **options)
-    return buffer
 
 
 def allocate_async(nbytes: int, place: Place = Place.DEVICE, *, alignment: int = 0, zeroed: bool = False,
@@ -27,9 +21,10 @@ def allocate_async(nbytes: int, place: Place = Place.DEVICE, *, alignment: int =
     """
     loop = asyncio.get_running_loop()
     number(nbytes, "nbytes", 1)
-    options = {"alignment": number(alignment, "alignment"), "zeroed": zeroed, "growth": growth,
-               "limit": number(limit, "limit")}
-    return loop.run_in_executor(None, _make, calls.functions()["context"](), nbytes, place_of(place), options)
+    options: Any = {"alignment": number(alignment, "alignment"), "zeroed": zeroed, "growth": growth,
+                    "limit": number(limit, "limit")}
+    one = functools.partial(make, calls.functions()["context"](), nbytes, place_of(place), **options)
+    return loop.run_in_executor(None, one)
 
 
 class Warming(calls.Held):

@@ -71,7 +71,8 @@ class Buffer(calls.Held, _dlpack.Exporter):
     """
 
     _code, _bits = 1, 8  # bytes, for DLPack
-    _wanted_context: Optional[int] = None  # of allocate_async: the caller's current one
+    _wanted_context: Optional[int] = None  # of make()
+    _primary = -1  # an ordinal: the memory releases this device's primary context if DLPack has it
 
     def __init__(self, nbytes: int, place: Place = Place.DEVICE, *, alignment: int = 0, zeroed: bool = False,
                  growth: float = 1.5, limit: int = 0) -> None:
@@ -338,7 +339,7 @@ class Buffer(calls.Held, _dlpack.Exporter):
     def _give(self) -> None:
         more, native = calls.functions(), _dlpack.functions()
         with Use("__dlpack__", alone=self):
-            kept = more["keep"](self._struct)
+            kept = more["own"](self._struct, self._primary)
             self._owned = kept and native["own_object"](_native.address(more["end"]), kept, self._struct.data)
         if not self._owned:
             raise MemoryError("no host memory for an export by DLPack")
@@ -480,3 +481,11 @@ def _array_bytes(interface: Any) -> Tuple[int, int]:
     if read_only or interface.get("strides") is not None:
         raise BufferError("around: the array is read-only or not contiguous")
     return number(address, "around: address", 1), number(count, "around: bytes", 1)
+
+
+def make(context: Optional[int], nbytes: int, place: Place, **options: Any) -> Buffer:
+    """A Buffer(nbytes, place, ...) in a CUDA context, by its handle; None: the thread's current one."""
+    buffer = Buffer.__new__(Buffer)
+    buffer._wanted_context = context
+    Buffer.__init__(buffer, nbytes, place, **options)
+    return buffer

@@ -222,7 +222,7 @@ _MORE: Dict[str, Tuple[Any, List[Any]]] = {
     "passed": (_int, [_pointer, _ints]),
     "reach": (_int, [_pointer]),
     "unmark": (_int, [_pointer]),
-    "keep": (_pointer, [_buffer]),
+    "own": (_pointer, [_buffer, _int]),
     "end": (_int, [_pointer]),
 }
 
