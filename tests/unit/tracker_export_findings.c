@@ -27,6 +27,31 @@
     "      <property name=\"exit_status\" value=\"0\"/>\n"
 #define TAIL "    <system-out/>\n    <system-err/>\n  </testsuite>\n</testsuites>\n"
 
+static struct gs_stacks *stacks;
+static struct gs_tracker *tracker;
+
+static void set_up(void)
+{
+    stacks = test_stacks();
+    tracker = test_tracker(stacks);
+}
+
+static void take_down(void)
+{
+    gs_tracker_destroy(tracker);
+    gs_stacks_destroy(stacks);
+}
+
+TestSuite(export_junit, .init = set_up, .fini = take_down);
+TestSuite(export_sarif, .init = set_up, .fini = take_down);
+TestSuite(export_findings, .init = set_up, .fini = take_down);
+
+/* The findings so far in a format; the caller frees bytes.data. */
+static struct test_bytes exported(enum gs_export_row row)
+{
+    return test_export(tracker, test_report_config(), row, 0);
+}
+
 static size_t occurrences(const char *text, const char *word)
 {
     size_t count = 0;
@@ -44,9 +69,7 @@ static void expect_has(const struct test_bytes *bytes, const char *text)
 /* A suite without test cases is an error to some readers. */
 Test(export_junit, a_clean_run_passes)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
-    struct test_bytes bytes =
-        test_export(tracker, test_report_config(), GS_EXPORT_junit, 0);
+    struct test_bytes bytes = exported(GS_EXPORT_junit);
 
     cr_assert_eq(bytes.status, GS_OK);
     cr_expect_str_eq(
@@ -62,13 +85,11 @@ Test(export_junit, a_clean_run_passes)
              "    <testcase classname=\"gpushim\" name=\"no errors\" time=\"0\"/>\n"
              "    <testcase classname=\"gpushim\" name=\"no leaks\" time=\"0\"/>\n" TAIL);
     free(bytes.data);
-    gs_tracker_destroy(tracker);
 }
 
 /* A program without a GPU would pass as one without leaks. */
 Test(export_junit, a_run_without_cuda_does_not_pass)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
     struct gs_report_config config = test_report_config();
 
     config.no_start = "cuInit: no <device>";
@@ -81,20 +102,16 @@ Test(export_junit, a_run_without_cuda_does_not_pass)
     expect_has(&bytes, "\"executionSuccessful\": false");
     expect_has(&bytes, "Nothing recorded: CUDA did not start: cuInit: no <device>");
     free(bytes.data);
-    gs_tracker_destroy(tracker);
 }
 
 Test(export_junit, a_leak_and_an_error)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
     struct gs_free_site free_site = {.api = API_MEM_FREE, .time_ns = SECONDS(2)};
 
     test_leak(tracker, 0x1000, 4096, SECONDS(1), TEST_STACK(stacks, AT_LOAD, AT_MAIN));
     free_site.stack = TEST_STACK(stacks, AT_RUN, AT_MAIN);
     gs_tracker_error_free(tracker, 0xdead0000, 0, &free_site);
-    struct test_bytes bytes =
-        test_export(tracker, test_report_config(), GS_EXPORT_junit, 0);
+    struct test_bytes bytes = exported(GS_EXPORT_junit);
     cr_expect_str_eq(
         bytes.data, HEAD
         "tests=\"2\" failures=\"2\" errors=\"0\" skipped=\"0\"" SUITE
@@ -123,8 +140,6 @@ Test(export_junit, a_leak_and_an_error)
         "</failure>\n"
         "    </testcase>\n" TAIL);
     free(bytes.data);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 static void hostile_names(void *self, struct gs_symbol_request *requests, size_t count)
@@ -140,8 +155,6 @@ static void hostile_names(void *self, struct gs_symbol_request *requests, size_t
 /* Or one name makes the file unreadable. */
 Test(export_findings, names_of_any_bytes)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
     struct gs_report_source source = test_source();
 
     source.resolve = hostile_names;
@@ -159,15 +172,11 @@ Test(export_findings, names_of_any_bytes)
     expect_has(&bytes, "\"fullyQualifiedName\": "
                        "\"f<a&\\\"b\\\">]]>\\u0001\xef\xbf\xbd\xef\xbf\xbe\\n2\"");
     free(bytes.data);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 /* Known leaks would fail each build. */
 Test(export_findings, what_is_suppressed_is_no_failure)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
     struct gs_report_config config = test_report_config();
 
     config.suppressions = test_rules("# known\nleak:load_batch\n");
@@ -184,15 +193,11 @@ Test(export_findings, what_is_suppressed_is_no_failure)
                        "\"suppressed by load_batch (r:2)\"}]");
     free(bytes.data);
     gs_suppressions_destroy(config.suppressions);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 /* A request while the program runs would fail by all that it has. */
 Test(export_findings, live_memory_is_no_failure)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
     struct gs_report_config config = test_report_config();
 
     config.running = true;
@@ -208,26 +213,21 @@ Test(export_findings, live_memory_is_no_failure)
     expect_has(&bytes, "\"level\": \"note\"");
     cr_expect_null(strstr(bytes.data, "exitCode\""));
     free(bytes.data);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
-/* The leaks of a run in one of two orders, which give the stacks other numbers. */
+/* The leaks of a new run in one of two orders, which give the stacks other numbers. */
 static struct test_bytes run_in_order(bool reverse, enum gs_export_row row)
 {
     static const uintptr_t inner[] = {AT_LOAD, AT_RUN, AT_LOAD_NEXT, AT_TORCH, AT_MINE};
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
 
+    take_down();
+    set_up();
     for (size_t i = 0; i < GS_ARRAY_LEN(inner); i++) {
         size_t k = reverse ? GS_ARRAY_LEN(inner) - 1 - i : i;
         test_leak(tracker, 0x1000 * (i + 1), 512, SECONDS(i),
                   TEST_STACK(stacks, inner[k], AT_MAIN));
     }
-    struct test_bytes bytes = test_export(tracker, test_report_config(), row, 0);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
-    return bytes;
+    return exported(row);
 }
 
 /* Threads that race change the numbers of stacks and the times. */
@@ -250,14 +250,13 @@ Test(export_findings, the_order_is_the_same_in_every_run)
 static const char *fingerprint(uintptr_t frame, uintptr_t other, char out[20])
 {
     static const char key[] = "\"callStack/v1\": \"";
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
 
+    take_down();
+    set_up();
     test_leak(tracker, 0x1000, 4096, 0, TEST_STACK(stacks, frame, AT_MAIN));
     if (other)
         test_leak(tracker, 0x8000, 1, 0, TEST_STACK(stacks, other, AT_MAIN));
-    struct test_bytes bytes =
-        test_export(tracker, test_report_config(), GS_EXPORT_sarif, 0);
+    struct test_bytes bytes = exported(GS_EXPORT_sarif);
     const char *at = strstr(bytes.data, key);
     cr_assert_not_null(at);
     memcpy(out, at + strlen(key), 19);
@@ -266,8 +265,6 @@ static const char *fingerprint(uintptr_t frame, uintptr_t other, char out[20])
     if (other)
         cr_expect_eq(occurrences(bytes.data, ":2\"}"), 1);
     free(bytes.data);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
     return out;
 }
 
@@ -285,13 +282,9 @@ Test(export_sarif, fingerprints_are_of_functions_not_of_lines)
 /* GitHub refuses a result without a file: the program stands for what is not known. */
 Test(export_sarif, each_result_has_a_file)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
-
     test_leak(tracker, 0x1000, 4096, 0, TEST_STACK(stacks, AT_NOWHERE, AT_MAIN));
     test_leak(tracker, 0x8000, 10, 0, 0);
-    struct test_bytes bytes =
-        test_export(tracker, test_report_config(), GS_EXPORT_sarif, 0);
+    struct test_bytes bytes = exported(GS_EXPORT_sarif);
     expect_has(&bytes, "\"locations\": [{\"physicalLocation\": {\"artifactLocation\": "
                        "{\"uri\": \"file:///opt/app/app\"}}, \"logicalLocations\": "
                        "[{\"fullyQualifiedName\": \"0x90010\", \"kind\": \"module\"}]}]");
@@ -299,15 +292,11 @@ Test(export_sarif, each_result_has_a_file)
                        "\"locations\": [{\"physicalLocation\": {\"artifactLocation\": "
                        "{\"uri\": \"file:///opt/app/app\"}}}], \"partialFingerprints\"");
     free(bytes.data);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 /* What GitHub shows of an error: its own line, and the other calls as links and flows. */
 Test(export_sarif, the_calls_of_an_error)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
     struct gs_allocation allocation = test_allocation(0x1000, 4096);
     struct gs_free_site first = {.api = API_MEM_FREE, .time_ns = SECONDS(2)};
     struct gs_free_site again = {.api = API_MEM_FREE, .time_ns = SECONDS(3)};
@@ -317,8 +306,7 @@ Test(export_sarif, the_calls_of_an_error)
     again.stack = TEST_STACK(stacks, AT_RUN, AT_MAIN);
     gs_tracker_remove(tracker, test_add(tracker, &allocation, true), &first);
     gs_tracker_error_free(tracker, 0x1000, 0, &again);
-    struct test_bytes bytes =
-        test_export(tracker, test_report_config(), GS_EXPORT_sarif, 0);
+    struct test_bytes bytes = exported(GS_EXPORT_sarif);
     expect_has(&bytes, "\"ruleId\": \"double-free\", \"ruleIndex\": 1, \"level\": "
                        "\"error\", \"message\": {\"text\": \"double free of 4.00 KiB, "
                        "GPU 0, cuMemFree, at run app+0x210 < main app.c:12\"}, "
@@ -333,6 +321,4 @@ Test(export_sarif, the_calls_of_an_error)
     cr_expect(allocated && allocated < freed && freed < twice, "%s", flows);
     cr_expect_eq(occurrences(strstr(flows, "\"relatedLocations\""), "\"startLine\""), 2);
     free(bytes.data);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }

@@ -49,16 +49,22 @@ static unsigned hints(void)
     return found;
 }
 
+/* Ten of the copies, beside a hundred others, have the hint; nine do not. */
+static void expect_from_ten_on(struct gs_transfer copy, unsigned hint)
+{
+    add(large, 100);
+    add(copy, 9);
+    cr_expect_eq(hints(), 0);
+    add(copy, 1);
+    cr_expect_eq(hints(), hint);
+}
+
 Test(transfers, pageable_memory_counts_from_ten_copies_on)
 {
     struct gs_transfer copy = large;
 
-    add(copy, 100);
     copy.pageable = true;
-    add(copy, 9);
-    cr_expect_eq(hints(), 0);
-    add(copy, 1);
-    cr_expect_eq(hints(), GS_TRANSFER_PAGEABLE);
+    expect_from_ten_on(copy, GS_TRANSFER_PAGEABLE);
 }
 
 Test(transfers, small_copies_count_from_a_hundred_on)
@@ -131,12 +137,8 @@ Test(transfers, bytes_that_return_count_from_ten_copies_on)
 {
     struct gs_transfer copy = large;
 
-    add(copy, 100);
     copy.returns = true;
-    add(copy, 9);
-    cr_expect_eq(hints(), 0);
-    add(copy, 1);
-    cr_expect_eq(hints(), GS_TRANSFER_RETURNED);
+    expect_from_ten_on(copy, GS_TRANSFER_RETURNED);
 }
 
 Test(transfers, a_call_site_is_a_stack_a_call_and_a_direction)
