@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "gs_grow.h"
 #include "shim/api/api.h"
 #include "tracker/report/call_site.h"
 
@@ -42,15 +43,10 @@ static bool keep(void *self, uint64_t number, const struct gs_allocation *alloca
     if (!gs_api_is_within(snapshot->device, gs_call_site_row(allocation))) {
         return true;
     }
-    if (snapshot->count == snapshot->capacity) {
-        size_t capacity = snapshot->capacity ? 2 * snapshot->capacity : 256;
-        struct kept *items = realloc(snapshot->items, capacity * sizeof(*items));
-        snapshot->failed = !items;
-        if (!items) {
-            return false;
-        }
-        snapshot->items = items;
-        snapshot->capacity = capacity;
+    if (!gs_grow(&snapshot->items, snapshot->count, &snapshot->capacity,
+                 sizeof(*snapshot->items))) {
+        snapshot->failed = true;
+        return false;
     }
     snapshot->items[snapshot->count++] = (struct kept){.number = number,
                                                        .bytes = allocation->bytes,

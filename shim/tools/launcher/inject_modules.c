@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "gs_clock.h"
+#include "gs_grow.h"
 #include "shim/tools/launcher/inject_parts.h"
 
 #define MOST_HEADERS  64
@@ -54,22 +55,6 @@ const struct gs_module *gs_target_module(const struct gs_target *target, uint64_
         }
     }
     return NULL;
-}
-
-/* Makes room for one more. Returns false without memory. */
-static bool has_room(void **array, size_t count, size_t *room, size_t size)
-{
-    if (count < *room) {
-        return true;
-    }
-    size_t more = *room ? 2 * *room : 64;
-    void *larger = reallocarray(*array, more, size);
-    if (!larger) {
-        return false;
-    }
-    *array = larger;
-    *room = more;
-    return true;
 }
 
 /* ---- symbols ----------------------------------------------------------------------- */
@@ -270,8 +255,8 @@ static bool add_module(struct gs_target *target, uint64_t base)
     module.end = gs_round_up(module.bias + end, 4096);
     read_dynamic(target, &module);
     set_kind(target, &module);
-    if (!has_room((void **)&target->modules, target->modules_count, &target->modules_room,
-                  sizeof(module))) {
+    if (!gs_grow(&target->modules, target->modules_count, &target->modules_room,
+                 sizeof(module))) {
         return false;
     }
     target->modules[target->modules_count++] = module;
@@ -309,8 +294,8 @@ static const char *read_maps(struct gs_target *target)
     while (!why && getline(&line, &room, file) > 0) {
         struct gs_map map;
         bool is_file = read_map(line, &map);
-        if (!has_room((void **)&target->maps, target->maps_count, &target->maps_room,
-                      sizeof(map))) {
+        if (!gs_grow(&target->maps, target->maps_count, &target->maps_room,
+                     sizeof(map))) {
             why = "out of memory";
             break;
         }

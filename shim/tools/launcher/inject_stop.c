@@ -15,6 +15,7 @@
 #include <sys/ptrace.h>
 
 #include "gs_clock.h"
+#include "gs_grow.h"
 #include "shim/tools/launcher/inject.h"
 #include "shim/tools/launcher/inject_parts.h"
 
@@ -46,15 +47,9 @@ static bool hold(pid_t tid, void *arg)
             return true;
         }
     }
-    if (stop->count == stop->room) {
-        size_t room = stop->room ? 2 * stop->room : 64;
-        struct held *larger = reallocarray(stop->held, room, sizeof(*larger));
-        if (!larger) {
-            stop->why = "out of memory";
-            return false;
-        }
-        stop->held = larger;
-        stop->room = room;
+    if (!gs_grow(&stop->held, stop->count, &stop->room, sizeof(*stop->held))) {
+        stop->why = "out of memory";
+        return false;
     }
     int error = gs_traced_begin(tid);
     if (error == 0) {

@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "gs_grow.h"
 #include "shim/settings/process_start.h"
 #include "shim/tools/reader/state_open.h"
 
@@ -28,15 +29,9 @@ struct gs_watch_process *gs_watch_table_find(struct gs_watch_table *table, pid_t
 struct gs_watch_process *gs_watch_table_add(struct gs_watch_table *table, pid_t pid,
                                             int pidfd)
 {
-    if (table->count == table->room) {
-        size_t room = table->room ? 2 * table->room : 16;
-        struct gs_watch_process *more =
-            reallocarray(table->processes, room, sizeof(*table->processes));
-        if (!more) {
-            return NULL;
-        }
-        table->processes = more;
-        table->room = room;
+    if (!gs_grow(&table->processes, table->count, &table->room,
+                 sizeof(*table->processes))) {
+        return NULL;
     }
     struct gs_watch_process *process = &table->processes[table->count++];
     *process = (struct gs_watch_process){

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "gs_clock.h"
+#include "gs_grow.h"
 #include "gs_read_text.h"
 #include "gs_wait.h"
 #include "shim/settings/process_start.h"
@@ -131,14 +132,8 @@ struct gs_ask_thread *gs_ask_list(size_t *count)
         if (pid == 0 || !may_answer(pid) || !find_thread(pid, &thread)) {
             continue;
         }
-        if (*count == room) {
-            size_t more = room ? 2 * room : 16;
-            struct gs_ask_thread *grown = reallocarray(threads, more, sizeof(*threads));
-            if (!grown) {
-                break;
-            }
-            threads = grown;
-            room = more;
+        if (!gs_grow(&threads, *count, &room, sizeof(*threads))) {
+            break;
         }
         threads[(*count)++] = thread;
     }

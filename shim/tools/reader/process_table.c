@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gs_grow.h"
+
 #define ENDING_LEAST 22 /* "ended without a report" */
 #define ENDING_MOST  48 /* of exec, say; a longer one moves its own command */
 #define TOGETHER_MS  ((uint64_t)1000)
@@ -36,15 +38,9 @@ static struct gs_shared_device *find_device(struct gs_process_table *table,
             return known;
         }
     }
-    if (table->device_count == table->device_room) {
-        size_t room = table->device_room ? 2 * table->device_room : 16;
-        struct gs_shared_device *devices =
-            realloc(table->devices, room * sizeof(*table->devices));
-        if (!devices) {
-            return NULL;
-        }
-        table->devices = devices;
-        table->device_room = room;
+    if (!gs_grow(&table->devices, table->device_count, &table->device_room,
+                 sizeof(*table->devices))) {
+        return NULL;
     }
     table->devices[table->device_count] = *like;
     return &table->devices[table->device_count++];
@@ -107,14 +103,9 @@ struct gs_process_row {
 /* Returns an empty row, or NULL without memory. */
 static struct gs_process_row *add_row(struct gs_process_table *table)
 {
-    if (table->processes == table->row_room) {
-        size_t room = table->row_room ? 2 * table->row_room : 16;
-        struct gs_process_row *rows = realloc(table->rows, room * sizeof(*rows));
-        if (!rows) {
-            return NULL;
-        }
-        table->rows = rows;
-        table->row_room = room;
+    if (!gs_grow(&table->rows, table->processes, &table->row_room,
+                 sizeof(*table->rows))) {
+        return NULL;
     }
     struct gs_process_row *row = &table->rows[table->processes++];
     *row = (struct gs_process_row){.rank_number = UINT64_MAX, .equal = 1};

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gs_grow.h"
 #include "shim/settings/read_file.h"
 #include "shim/tools/reader/json_read.h"
 #include "tracker/names/frame_kinds.h"
@@ -160,16 +161,10 @@ static void *next_item(struct gs_json_read *json, void *array, size_t *count,
                        size_t *room, size_t size)
 {
     void **items = array;
-    if (*count == *room) {
-        size_t more = *room ? 2 * *room : 64;
-        void *moved = realloc(*items, more * size);
-        if (!moved) {
-            json->problem = gs_status_text(GS_ERR_HOST_NOMEM);
-            json->at += strlen(json->at);
-            return NULL;
-        }
-        *items = moved;
-        *room = more;
+    if (!gs_grow(array, *count, room, size)) {
+        json->problem = gs_status_text(GS_ERR_HOST_NOMEM);
+        json->at += strlen(json->at);
+        return NULL;
     }
     void *item = (char *)*items + (*count)++ * size;
     memset(item, 0, size);

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 
 #include "gs_clock.h"
+#include "gs_grow.h"
 #include "gs_hash.h"
 #include "shim/settings/output_map.h"
 #include "shim/settings/process_start.h"
@@ -377,14 +378,8 @@ static void add_to_device(struct gs_top_list *list, const struct gs_live_totals 
 
 static void add_row(struct gs_top_list *list, const struct gs_top_file *file, unsigned i)
 {
-    if (list->count == list->room) {
-        size_t room = list->room ? 2 * list->room : 64;
-        struct gs_top_row *rows = realloc(list->rows, room * sizeof(*rows));
-        if (!rows) {
-            return;
-        }
-        list->rows = rows;
-        list->room = room;
+    if (!gs_grow(&list->rows, list->count, &list->room, sizeof(*list->rows))) {
+        return;
     }
     bool ended = file->state == FILE_ENDED;
     const struct gs_live_totals_row *memory = &file->shown->now.rows[i];

@@ -50,22 +50,6 @@ void gs_driver_model_free_all(struct gs_driver_model *model)
     gs_mutex_destroy(&model->lock);
 }
 
-static void *grown(void *items, size_t count, size_t *room, size_t bytes)
-{
-    void *more;
-
-    if (count < *room) {
-        return items;
-    }
-    more = gs_replay_alloc(*room ? 2 * *room : 64, bytes);
-    if (count) {
-        memcpy(more, items, count * bytes);
-    }
-    free(items);
-    *room = *room ? 2 * *room : 64;
-    return more;
-}
-
 /* ---- whole pages; the lock is held ------------------------------------------------- */
 
 static uint64_t take_pages(struct gs_driver_model *model, size_t pages)
@@ -103,8 +87,8 @@ static void give_pages(struct gs_driver_model *model, uint64_t addr, size_t page
     if (number) {
         model->range_free = model->ranges[number - 1].next;
     } else {
-        model->ranges = grown(model->ranges, model->range_count, &model->range_room,
-                              sizeof(*model->ranges));
+        model->ranges = gs_replay_grow(model->ranges, model->range_count,
+                                       &model->range_room, sizeof(*model->ranges));
         number = ++model->range_count;
     }
     model->ranges[number - 1] = (struct gs_driver_model_range){addr, *first};
@@ -184,8 +168,8 @@ static uint64_t take_small(struct gs_driver_model *model, unsigned count)
         return 0;
     }
     if (spare == model->chunk_count) {
-        model->chunks = grown(model->chunks, model->chunk_count, &model->chunk_room,
-                              sizeof(*model->chunks));
+        model->chunks = gs_replay_grow(model->chunks, model->chunk_count,
+                                       &model->chunk_room, sizeof(*model->chunks));
         model->chunk_count++;
     }
     model->chunks[spare] =

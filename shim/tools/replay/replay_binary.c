@@ -67,27 +67,13 @@ bool gs_replay_is_binary(const unsigned char *data, size_t length)
 
 /* ---- records ---------------------------------------------------------------------- */
 
-/* A table of twice the room, with what the old one has, which is freed. */
-static void *grow_table(void *old, size_t *room, size_t bytes)
-{
-    size_t more = *room ? 2 * *room : 1024;
-    void *table = gs_replay_alloc(more, bytes);
-
-    if (old) {
-        memcpy(table, old, *room * bytes);
-    }
-    free(old);
-    *room = more;
-    return table;
-}
-
 static struct place *place_of(struct binary_reader *reader, uint64_t address)
 {
     size_t index = (size_t)gs_replay_map_number(&reader->places, address);
 
     if (index >= reader->table_room) {
-        reader->table =
-            grow_table(reader->table, &reader->table_room, sizeof(*reader->table));
+        reader->table = gs_replay_grow(reader->table, reader->table_room,
+                                       &reader->table_room, sizeof(*reader->table));
     }
     return &reader->table[index];
 }
@@ -169,10 +155,8 @@ static void read_free(struct binary_reader *reader, const struct gs_trace_record
 
 static void note_refused(struct gs_replay_file *file, uint64_t number)
 {
-    if (file->refused_count == file->refused_room) {
-        file->refused =
-            grow_table(file->refused, &file->refused_room, sizeof(*file->refused));
-    }
+    file->refused = gs_replay_grow(file->refused, file->refused_count,
+                                   &file->refused_room, sizeof(*file->refused));
     file->refused[file->refused_count++] = number;
 }
 

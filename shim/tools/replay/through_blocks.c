@@ -103,13 +103,8 @@ static void keep(struct blocks *blocks, uint64_t addr)
     size_t bytes = *gs_replay_map_find(&blocks->sizes, addr);
     size_t at = find(blocks, bytes + 1);
 
-    if (blocks->count == blocks->room) {
-        blocks->room = blocks->room ? 2 * blocks->room : 256;
-        blocks->kept = realloc(blocks->kept, blocks->room * sizeof(*blocks->kept));
-        if (!blocks->kept) {
-            gs_replay_fail("no memory for the blocks kept");
-        }
-    }
+    blocks->kept =
+        gs_replay_grow(blocks->kept, blocks->count, &blocks->room, sizeof(*blocks->kept));
     memmove(&blocks->kept[at + 1], &blocks->kept[at],
             (blocks->count++ - at) * sizeof(*blocks->kept));
     blocks->kept[at] = (struct kept){addr, bytes, blocks->clock++};

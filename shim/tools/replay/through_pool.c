@@ -54,17 +54,8 @@ struct bed {
 static void record(struct gs_replay_segments *segments, uint64_t addr, size_t bytes,
                    size_t request)
 {
-    if (segments->count == segments->room) {
-        size_t room = segments->room ? 2 * segments->room : 256;
-        struct gs_replay_segment *grown = gs_replay_alloc(room, sizeof(*grown));
-
-        if (segments->count) {
-            memcpy(grown, segments->items, segments->count * sizeof(*grown));
-        }
-        free(segments->items);
-        segments->items = grown;
-        segments->room = room;
-    }
+    segments->items = gs_replay_grow(segments->items, segments->count, &segments->room,
+                                     sizeof(*segments->items));
     segments->items[segments->count++] = (struct gs_replay_segment){addr, bytes, request};
 }
 

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gs_grow.h"
+
 #define MOST_LABELS 24u
 
 static const char name_first[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
@@ -150,14 +152,9 @@ static bool is_own(const struct label *label)
 /* Two equal hashes of a process are taken for the same sample twice. */
 static bool note_hash(struct adding *adding, uint64_t hash)
 {
-    if (adding->count == adding->room) {
-        size_t room = adding->room ? 2 * adding->room : 256;
-        uint64_t *grown = reallocarray(adding->hashes, room, sizeof(*grown));
-        if (!grown) {
-            return false;
-        }
-        adding->hashes = grown;
-        adding->room = room;
+    if (!gs_grow(&adding->hashes, adding->count, &adding->room,
+                 sizeof(*adding->hashes))) {
+        return false;
     }
     adding->hashes[adding->count++] = hash;
     return true;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "gs_clock.h"
+#include "gs_grow.h"
 #include "gs_printable.h"
 #include "shim/tools/reader/live_totals.h"
 #include "shim/tools/server/merge.h"
@@ -228,15 +229,9 @@ static void add_row(struct table *table, const struct gs_ask_answer *answer,
                     const struct gs_live_totals *totals,
                     const struct gs_live_totals_row *memory)
 {
-    if (table->count == table->room) {
-        size_t room = table->room ? 2 * table->room : 64;
-        struct row *grown = reallocarray(table->rows, room, sizeof(*grown));
-        if (!grown) {
-            table->failed = true;
-            return;
-        }
-        table->rows = grown;
-        table->room = room;
+    if (!gs_grow(&table->rows, table->count, &table->room, sizeof(*table->rows))) {
+        table->failed = true;
+        return;
     }
     struct row *row = &table->rows[table->count++];
     *row = (struct row){.answer = answer, .memory = *memory};

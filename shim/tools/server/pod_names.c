@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gs_grow.h"
+
 #define ID_DIGITS 64u
 
 /* Copies a name up to `end`, and moves after it. Returns whether it is one. */
@@ -63,13 +65,8 @@ void gs_pod_names_read(const char *folder, struct gs_pod_names *out)
     *out = (struct gs_pod_names){.count = 0};
     /* NOLINTNEXTLINE(concurrency-mt-unsafe): a stream of this function's own */
     for (struct dirent *entry; links && (entry = readdir(links));) {
-        if (out->count == room) {
-            room = room ? 2 * room : 64;
-            struct gs_pod_name *grown = reallocarray(out->items, room, sizeof(*grown));
-            if (!grown) {
-                break;
-            }
-            out->items = grown;
+        if (!gs_grow(&out->items, out->count, &room, sizeof(*out->items))) {
+            break;
         }
         out->count += gs_pod_name_read(entry->d_name, &out->items[out->count]);
     }
