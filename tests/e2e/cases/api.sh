@@ -115,7 +115,7 @@ api_table_case() {
   need python3
   sed -n '/^#define FUNCTIONS/,/clang-format on/p' "$sources/tests/apps/apirandom.c" | grep -o 'row([a-z_]*)' |
     sed 's/row(\(.*\))/gpushim_\1/' | sort >called
-  python3 -S - "$sources"/include/gpushim{,_memory}.h <<'PY' >offered
+  python3 -S - "$sources"/include/gpushim{,_memory}.h "$sources"/include/gpushim_memory/*.h <<'PY' >offered
 import re, sys
 text = "".join(open(name).read() for name in sys.argv[1:])
 names = re.findall(r"^static inline [^;{(]*?\b(gpushim_\w*[a-z])\(", text, re.M)

@@ -76,6 +76,8 @@ install_case() {
   for header in gpushim.h gpushim_memory.h gpushim.hpp; do
     [[ -e prefix/include/$header ]] || fail "$header is not installed"
   done
+  echo '#include <gpushim_memory.h>' >user.c # with all of its parts
+  "${CC:-cc}" -I prefix/include -fsyntax-only user.c || fail "gpushim_memory.h as it is installed"
   native native "$apps/pipeline_shared"
   run_in bare LD_LIBRARY_PATH="$case_dir/$lib:$cuda_path" LD_PRELOAD=libgpushim.so \
     -- "$apps/pipeline_shared"

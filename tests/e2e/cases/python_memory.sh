@@ -8,6 +8,7 @@ uses python
 
 memory_programs=$sources/tests/apps/python/memory
 memory_path=PYTHONPATH=$sources/include/python
+memory_headers=("$sources"/include/gpushim_memory.h "$sources"/include/gpushim_memory/*.h)
 
 # memory_case VERSION PROGRAM [ARGUMENT...]: natively and with the library. Leaves native.* and shim.*.
 memory_case() {
@@ -26,7 +27,7 @@ memory_case() {
 memory_forms_lack_case() {
   find_python 3.11
   sed 's/^static inline gpushim_result gpushim_stream_wait(/static inline gpushim_result gpushim_stream_drain(/' \
-    "$sources/include/gpushim_memory.h" >header.h
+    "${memory_headers[@]}" >header.h
   preloaded shim "$memory_path" -- "$python" -SB "$memory_programs/forms.py" header.h
   expect_status shim 1
   expect_text shim.err "no Python form calls \['stream_drain'\]; not of the header: \['stream_wait'\]"
@@ -60,7 +61,7 @@ memory_exits_case() {
 }
 
 for version in 3.8 3.11 3.13; do
-  add_case "python memory forms $version" memory_text_case "$version" forms "$sources/include/gpushim_memory.h"
+  add_case "python memory forms $version" memory_text_case "$version" forms "${memory_headers[@]}"
   add_case "python memory bad $version" memory_text_case "$version" bad
   add_case "python memory threads $version" memory_case "$version" threads.py "$(sized 1 20)"
   add_case "python memory awaits $version" memory_text_case "$version" awaits
@@ -89,10 +90,10 @@ memory_hostile_case() {
   find_python 3.11
   for seed in $(sized 1 '1 2 3 4 5 6'); do
     run_in native "$memory_path" CUDASIM_SCHEDULE=hostile CUDASIM_SEED="$seed" -- \
-      "$python" -SB "$memory_programs/forms.py" "$sources/include/gpushim_memory.h"
+      "$python" -SB "$memory_programs/forms.py" "${memory_headers[@]}"
     expect_status native 0
     preloaded shim "$memory_path" CUDASIM_SCHEDULE=hostile CUDASIM_SEED="$seed" -- \
-      "$python" -SB "$memory_programs/forms.py" "$sources/include/gpushim_memory.h"
+      "$python" -SB "$memory_programs/forms.py" "${memory_headers[@]}"
     expect_same native shim
     expect_clean shim.err
   done

@@ -1,5 +1,5 @@
-"""forms.py HEADER - every function of gpushim_memory.h by its Python form, with the data checked. Prints what it found,
-the same with the library and without it; ends with 1 where the header has a function that no form has called.
+"""forms.py HEADER... - every function of gpushim_memory.h by its Python form, with the data checked. Prints what it
+found, the same with the library and without it; ends with 1 where a header has a function that no form has called.
 
 It alone sees: a function without a Python form, a form that calls another function, arguments in a wrong order.
 """
@@ -195,8 +195,10 @@ files()
 rings()
 asyncio.run(ahead())
 devices()
-with open(sys.argv[1], encoding="utf-8") as header:
-    offered = set(re.findall(r"^static inline [^;{(]*?\bgpushim_(\w*[a-z])\(", header.read(), re.M))
+offered = set()
+for name in sys.argv[1:]:
+    with open(name, encoding="utf-8") as header:
+        offered |= set(re.findall(r"^static inline [^;{(]*?\bgpushim_(\w*[a-z])\(", header.read(), re.M))
 # gpushim.group.Group is written in Python, of gpushim.buffer's buffers (tests/apps/python/groups.py).
 groups = {"group_create", "group_preallocate", "group_alloc", "group_alloc_typed", "group_get", "group_clear", "group_free"}
 assert groups <= offered and {"preallocate", "allocate", "statistics", "free"} <= set(dir(Group)), dir(Group)
