@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "shim/coverage.h"
 #include "shim/tools/launcher/launcher.h"
 
 /* Scripts whose interpreter is a script, at most as many as Linux follows. */
@@ -335,7 +336,7 @@ static void find_library(const char *program, const char *library, char out[PATH
         (void)unsetenv("LD_PRELOAD");
         (void)setenv("LD_TRACE_LOADED_OBJECTS", "1", 1);
         (void)execl(program, program, (char *)NULL);
-        _exit(GS_EXIT_CANNOT_RUN);
+        gs_coverage_exit(GS_EXIT_CANNOT_RUN);
     }
     (void)close(ends[1]);
     FILE *lines = fdopen(ends[0], "r");

@@ -34,6 +34,7 @@
 #include <unistd.h>
 
 #include "gs_read_text.h"
+#include "shim/coverage.h"
 #include "shim/settings/options.h"
 #include "shim/settings/options_table.h"
 #include "shim/statefile/watch_message.h"
@@ -188,7 +189,7 @@ static void start_beside(struct gs_watch *watch)
         if (pid == 0) {
             gs_watch_run(watch);
         }
-        _exit(pid < 0 ? errno : 0);
+        gs_coverage_exit(pid < 0 ? errno : 0);
     }
     int error = between < 0 ? errno : 0;
     while (between > 0 && waitpid(between, &status, 0) < 0) {
@@ -290,6 +291,7 @@ static void raise_default(int signal)
     (void)sigaction(signal, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
     sigemptyset(&one);
     sigaddset(&one, signal);
+    gs_coverage_flush();
     (void)raise(signal);
     (void)sigprocmask(SIG_UNBLOCK, &one, NULL);
     (void)sigprocmask(SIG_BLOCK, &one, NULL);
@@ -322,7 +324,7 @@ become(const struct gs_command *command, const struct gs_arguments *arguments,
     /* Who kills the launcher means the command. */
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != launcher) {
-        _exit(GS_EXIT_CANNOT_RUN);
+        gs_coverage_exit(GS_EXIT_CANNOT_RUN);
     }
     await_answer();
     (void)sigaction(SIGCHLD, children, NULL);
@@ -330,7 +332,7 @@ become(const struct gs_command *command, const struct gs_arguments *arguments,
     (void)setenv("LD_PRELOAD", arguments->preload, 1);
     gs_command_become(command, arguments->command);
     gs_launcher_warn("%s: %s", arguments->command[0], strerror(errno));
-    _exit(errno == ENOENT ? GS_EXIT_NOT_FOUND : GS_EXIT_CANNOT_RUN);
+    gs_coverage_exit(errno == ENOENT ? GS_EXIT_NOT_FOUND : GS_EXIT_CANNOT_RUN);
 }
 
 /* Ends as the command did; a core file would be the launcher's, not the command's. */

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "gs_clock.h"
+#include "shim/coverage.h"
 #include "shim/settings/output.h"
 #include "shim/tools/launcher/launcher.h"
 #include "shim/tools/launcher/terminal.h"
@@ -503,6 +504,7 @@ static int show_screen(struct gs_top_list *list, unsigned delay_ms, unsigned lon
     int signal = gs_terminal_signal();
     if (signal) {
         (void)sigaction(signal, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
+        gs_coverage_flush();
         (void)raise(signal);
     }
     return 0;

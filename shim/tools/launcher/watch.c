@@ -27,6 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shim/coverage.h"
 #include "shim/tools/launcher/launcher.h"
 #include "shim/tools/launcher/watch_table.h"
 #include "shim/tools/reader/process_table.h"
@@ -118,7 +119,7 @@ static void start_reporter(const struct gs_watch_process *process,
     row->reporter = fork();
     if (row->reporter == 0) {
         (void)setpgid(0, 0);
-        _exit(gs_watch_report(&row->state, &process->end));
+        gs_coverage_exit(gs_watch_report(&row->state, &process->end));
     }
     if (row->reporter < 0) {
         say_failed(row, strerror(errno));
@@ -359,7 +360,7 @@ void gs_watch_run(const struct gs_watch *watch)
     struct gs_watch_process *command =
         gs_watch_table_add(&watcher.table, watcher.config.main, watcher.config.main_fd);
     if (!command) {
-        _exit(1);
+        gs_coverage_exit(1);
     }
     command->is_main = true;
     do {
@@ -374,5 +375,5 @@ void gs_watch_run(const struct gs_watch *watch)
             gs_watch_table_drop(&watcher.table);
         }
     } while (goes_on());
-    _exit(0);
+    gs_coverage_exit(0);
 }

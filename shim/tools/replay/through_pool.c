@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "pool/page_store.h"
+#include "shim/coverage.h"
 #include "shim/settings/options.h"
 #include "shim/tools/replay/driver_model.h"
 #include "shim/tools/replay/through.h"
@@ -532,7 +533,7 @@ double gs_replay_metadata(const struct gs_replay_trace *trace,
     child = fork();
     if (child == 0) {
         bytes = measure_metadata(trace, ready, pool);
-        _exit(write(ends[1], &bytes, sizeof(bytes)) == (ssize_t)sizeof(bytes) ? 0 : 1);
+        gs_coverage_exit(write(ends[1], &bytes, sizeof(bytes)) == sizeof(bytes) ? 0 : 1);
     }
     close(ends[1]);
     if (child < 0 || read(ends[0], &bytes, sizeof(bytes)) != (ssize_t)sizeof(bytes)) {
