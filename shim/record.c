@@ -184,8 +184,8 @@ void gs_record_missed(void)
                 "no host memory to record an allocation: the report will miss some");
 }
 
-static inline struct gs_allocation describe(const struct gs_call *call, uint64_t key,
-                                            size_t bytes, uint32_t stack)
+static inline struct gs_allocation
+allocation_of_call(const struct gs_call *call, uint64_t key, size_t bytes, uint32_t stack)
 {
     return (struct gs_allocation){.addr = key,
                                   .bytes = bytes,
@@ -203,8 +203,8 @@ struct gs_allocation gs_record_describe(struct gs_state *state,
                                         size_t bytes)
 {
     uint32_t stack = choose_stack(state, call->kind, bytes);
-    return describe(call, key, bytes,
-                    gs_record_is_detailed() ? in_scope(state, stack) : stack);
+    return allocation_of_call(call, key, bytes,
+                              gs_record_is_detailed() ? in_scope(state, stack) : stack);
 }
 
 /* Reports the allocation to the tracker. `watched`: it may be in a scope; `tallied`: also
@@ -213,7 +213,7 @@ static inline __attribute__((always_inline)) uint32_t
 record(struct gs_state *state, const struct gs_call *call, uint64_t key, size_t bytes,
        struct gs_block *block, uint32_t stack, bool watched, bool tallied)
 {
-    struct gs_allocation allocation = describe(call, key, bytes, stack);
+    struct gs_allocation allocation = allocation_of_call(call, key, bytes, stack);
     bool by_id = block || call->by_id;
     enum gs_status status;
     uint32_t id = 0;

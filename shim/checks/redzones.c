@@ -111,7 +111,7 @@ void gs_redzones_reset(void)
 
 /* ---- the map --------------------------------------------------------------------- */
 
-static void put(struct gs_redzone *zone)
+static void add_zone(struct gs_redzone *zone)
 {
     gs_mutex_lock(&zones.lock);
     zone->serial = ++zones.serials;
@@ -144,7 +144,7 @@ static bool next_zone(uint64_t addr, CUcontext handle, struct gs_redzone *out)
 
 /* Records the check of the zone of which `copy` is a copy; a damaged zone leaves the map.
  * Returns whether the zone is still the same. */
-static bool settle(const struct gs_redzone *copy, bool damaged)
+static bool record_check(const struct gs_redzone *copy, bool damaged)
 {
     struct gs_redzone *gone = NULL;
     gs_mutex_lock(&zones.lock);
@@ -200,7 +200,7 @@ static void report_damage(struct gs_state *state, const struct gs_redzone *zone,
     gs_tracker_error_damage(state->tracker, &damage, &site);
 }
 
-static void count(const struct gs_state *state, enum gs_check_outcome which)
+static void count_outcome(const struct gs_state *state, enum gs_check_outcome which)
 {
     gs_tracker_count_check(state->tracker, which, 1);
 }
@@ -212,7 +212,7 @@ static void check_unmapped(struct gs_state *state, const struct gs_redzone *zone
     struct gs_changed changed;
     enum gs_check_outcome answer = gs_fill_stream_compare(
         zone->context, zone->from, zone->to - zone->from, zone->value, &changed);
-    count(state, answer);
+    count_outcome(state, answer);
     if (answer == GS_CHECK_DONE && changed.bytes > 0) {
         report_damage(state, zone, was, &changed, api);
     }
@@ -220,7 +220,7 @@ static void check_unmapped(struct gs_state *state, const struct gs_redzone *zone
 
 /* The memory is about to be reused, or returned to the driver: takes its zones out of the
  * map, and checks those of freed memory. */
-static void clear(struct gs_state *state, uint64_t addr, size_t bytes, uint16_t api)
+static void clear_zones(struct gs_state *state, uint64_t addr, size_t bytes, uint16_t api)
 {
     struct gs_redzone *next;
     for (struct gs_redzone *zone = cut_zones(addr, addr + bytes); zone; zone = next) {
@@ -260,14 +260,14 @@ static void add_red_zone(const struct gs_context *context, uint64_t addr, size_t
     zone->from = addr + bytes;
     zone->to = zone->from + behind;
     zone->context = context;
-    put(zone);
+    add_zone(zone);
 }
 
 /* Fills a new block. Returns false if the block may still be written later and must not
  * be handed out. A late red zone counts too: a free in stream order, or during a capture,
  * does not wait for it, and the red zone may then be inside another owner's block. */
-static bool prepare(const struct gs_state *state, const struct gs_context *context,
-                    const struct gs_block *block, size_t bytes)
+static bool fill_new_block(const struct gs_state *state, const struct gs_context *context,
+                           const struct gs_block *block, size_t bytes)
 {
     uint64_t addr = gs_block_addr(block);
     size_t room = gs_block_whole_bytes(block), behind = zone_bytes(bytes, room),
@@ -280,7 +280,7 @@ static bool prepare(const struct gs_state *state, const struct gs_context *conte
     if (behind > 0) {
         fills[fill_count++] = (struct gs_fill){addr + bytes, behind, BYTE_ZONE};
     } else if (zones.behind > 0) {
-        count(state, GS_CHECK_ROOM);
+        count_outcome(state, GS_CHECK_ROOM);
     }
     if (fill_count == 0) {
         return true;
@@ -291,7 +291,7 @@ static bool prepare(const struct gs_state *state, const struct gs_context *conte
     if (answer == GS_CHECK_DONE && behind > 0) {
         add_red_zone(context, addr, bytes, behind, room);
     } else if (answer != GS_CHECK_DONE) {
-        count(state, answer);
+        count_outcome(state, answer);
     }
     return !pending;
 }
@@ -320,15 +320,15 @@ enum gs_status gs_redzones_alloc_checked(struct gs_state *state,
     if (status != GS_OK) {
         return status;
     }
-    clear(state, gs_block_addr(block), gs_block_whole_bytes(block), api);
-    if (!prepare(state, context, block, bytes) &&
+    clear_zones(state, gs_block_addr(block), gs_block_whole_bytes(block), api);
+    if (!fill_new_block(state, context, block, bytes) &&
         gs_pool_claim(state->pool, gs_block_addr(block), &claimed) == GS_OK) {
         gs_deferred_put(context, claimed);
         status = gs_heap_alloc_behind(context->heap, bytes, zones.behind, &block, native);
         if (status != GS_OK) {
             return status;
         }
-        clear(state, gs_block_addr(block), gs_block_whole_bytes(block), api);
+        clear_zones(state, gs_block_addr(block), gs_block_whole_bytes(block), api);
     }
     *out = block;
     return GS_OK;
@@ -337,7 +337,7 @@ enum gs_status gs_redzones_alloc_checked(struct gs_state *state,
 void gs_redzones_count_unchecked(const struct gs_state *state)
 {
     if (zones.behind > 0 || zones.fill != GS_CHECK_FILL_OFF) {
-        count(state, GS_CHECK_NATIVE);
+        count_outcome(state, GS_CHECK_NATIVE);
     }
 }
 
@@ -356,7 +356,7 @@ void gs_redzones_check_before_free(struct gs_state *state, struct gs_block *bloc
     if (zone && answer == GS_CHECK_DONE) {
         check_unmapped(state, zone, was->addr ? was : NULL, gs_record_api(api));
     } else if (zone) {
-        count(state, answer);
+        count_outcome(state, answer);
     }
     free(zone);
 }
@@ -377,7 +377,7 @@ static void add_freed_zone(const struct gs_context *context, uint64_t addr, size
     zone->freed = *freed;
     /* Blocks that destructors free after the last check are not counted as unchecked. */
     zone->seen = __atomic_load_n(&zones.swept, __ATOMIC_RELAXED);
-    put(zone);
+    add_zone(zone);
 }
 
 /* Fills a freed block. Returns false if the block may still be written later. */
@@ -394,7 +394,7 @@ static bool fill_freed(const struct gs_state *state, const struct gs_context *co
     if (answer == GS_CHECK_DONE) {
         add_freed_zone(context, fill.at, fill.bytes, was, &freed);
     } else {
-        count(state, answer);
+        count_outcome(state, answer);
     }
     return !pending;
 }
@@ -424,7 +424,7 @@ void gs_redzones_unmap(const struct gs_context *context, uint64_t addr, size_t b
 {
     struct gs_state *state = gs_state_peek();
     if (state && context->heap) {
-        clear(state, addr, bytes, GS_API_UNKNOWN);
+        clear_zones(state, addr, bytes, GS_API_UNKNOWN);
     }
 }
 
@@ -432,7 +432,7 @@ void gs_redzones_unmap(const struct gs_context *context, uint64_t addr, size_t b
 
 /* Checks all zones of the context. Does not wait: later writes of running work are not
  * detected. */
-static void sweep(struct gs_state *state, CUcontext handle)
+static void check_all_zones(struct gs_state *state, CUcontext handle)
 {
     uint64_t until = gs_now_ns() + SWEEP_NS, at = 0;
     struct gs_redzone zone;
@@ -444,10 +444,10 @@ static void sweep(struct gs_state *state, CUcontext handle)
         enum gs_check_outcome answer = gs_fill_stream_compare(
             zone.context, zone.from, zone.to - zone.from, zone.value, &changed);
         bool damaged = answer == GS_CHECK_DONE && changed.bytes > 0;
-        if (!settle(&zone, damaged)) {
+        if (!record_check(&zone, damaged)) {
             continue; /* freed or reused since, which checks it */
         }
-        count(state, answer);
+        count_outcome(state, answer);
         if (damaged) {
             report_damage(state, &zone, NULL, &changed, GS_API_UNKNOWN);
         }
@@ -464,7 +464,7 @@ static void at_exit(void)
     }
     state = gs_enter();
     if (state) {
-        sweep(state, NULL);
+        check_all_zones(state, NULL);
         __atomic_store_n(&zones.swept, true, __ATOMIC_RELAXED);
         gs_leave();
     }
@@ -473,7 +473,7 @@ static void at_exit(void)
 void gs_redzones_context_ends(struct gs_state *state, CUcontext handle)
 {
     if (GS_UNLIKELY(gs_redzones_on) && handle) {
-        sweep(state, handle);
+        check_all_zones(state, handle);
     }
 }
 
@@ -502,8 +502,8 @@ static void give_up(struct gs_state *state, const struct gs_context *context)
         if (context && zone.context != context) {
             continue;
         }
-        if (settle(&zone, context != NULL) && !zone.seen) {
-            count(state, GS_CHECK_END);
+        if (record_check(&zone, context != NULL) && !zone.seen) {
+            count_outcome(state, GS_CHECK_END);
         }
     }
 }

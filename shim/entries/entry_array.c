@@ -79,7 +79,7 @@ static CUresult create_tracked(struct gs_state *state, const struct array_call *
     return result;
 }
 
-static CUresult create(const struct array_call *call)
+static CUresult create_array(const struct array_call *call)
 {
     struct gs_state *state = gs_enter();
     if (!state) {
@@ -99,7 +99,7 @@ static CUresult destroy_in_driver(enum gs_api api, void *handle)
                : gs_real()->cuMipmappedArrayDestroy((CUmipmappedArray)handle);
 }
 
-static CUresult destroy(enum gs_api api, void *handle)
+static CUresult destroy_array(enum gs_api api, void *handle)
 {
     struct gs_state *state = gs_enter();
     struct gs_freeing freeing = {.key = gs_key(GS_KEY_ARRAY, (uintptr_t)handle),

@@ -142,8 +142,8 @@ static CUresult refusal_code(CUresult refused, CUmemoryPool pool, CUstream strea
 
 /* cuMemAllocAsync: served by the stream's heap, else by the driver, else by
  * GPUSHIM_SPILL. */
-static CUresult allocate(__typeof__(cuMemAllocAsync) *real, bool per_thread,
-                         CUdeviceptr *dptr, size_t bytes, CUstream stream)
+static CUresult allocate_async(__typeof__(cuMemAllocAsync) *real, bool per_thread,
+                               CUdeviceptr *dptr, size_t bytes, CUstream stream)
 {
     struct gs_state *state = gs_enter();
     if (!state) {

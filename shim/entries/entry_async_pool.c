@@ -15,8 +15,8 @@
 
 /* ---- pools of the program's ----------------------------------------------------- */
 
-static void created(CUresult result, const CUmemoryPool *pool,
-                    const CUmemPoolProps *props)
+static void pool_created(CUresult result, const CUmemoryPool *pool,
+                         const CUmemPoolProps *props)
 {
     if (result == CUDA_SUCCESS) {
         gs_memory_pools_created(*pool, props);

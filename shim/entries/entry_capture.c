@@ -75,7 +75,7 @@ static void mark_what_was_freed(void)
 
 /* Records the end of a capture. A failed end, for instance by the wrong thread, may leave
  * the capture running. */
-static void ended(CUresult result, CUstream stream, bool per_thread)
+static void capture_ended(CUresult result, CUstream stream, bool per_thread)
 {
     const struct gs_real *real = gs_real();
     __typeof__(cuStreamIsCapturing) *ask =
@@ -95,7 +95,8 @@ static void ended(CUresult result, CUstream stream, bool per_thread)
 
 /* Destroys a stream, whose capture ends with it. The driver may give the handle to
  * another stream at once. */
-static CUresult destroy(__typeof__(cuStreamDestroy_v2) *real_destroy, CUstream stream)
+static CUresult destroy_stream(__typeof__(cuStreamDestroy_v2) *real_destroy,
+                               CUstream stream)
 {
     gs_trace_stream_end(stream);
     CUcontext context = gs_context_events_stream_ends(stream);

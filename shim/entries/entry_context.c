@@ -28,7 +28,7 @@
 /* ---- create ---------------------------------------------------------------------- */
 
 /* Registers a created context: it may use pinned and managed memory. */
-static void created(CUresult result, const CUcontext *pctx)
+static void context_created(CUresult result, const CUcontext *pctx)
 {
     gs_cuda_start_record(GS_CUDA_HAS_CONTEXT, "cuCtxCreate", result);
     if (result == CUDA_SUCCESS) {
@@ -36,7 +36,7 @@ static void created(CUresult result, const CUcontext *pctx)
     }
 }
 
-static void retained(CUresult result, const CUcontext *pctx, CUdevice dev)
+static void context_retained(CUresult result, const CUcontext *pctx, CUdevice dev)
 {
     gs_cuda_start_record(GS_CUDA_HAS_CONTEXT, "cuDevicePrimaryCtxRetain", result);
     if (result == CUDA_SUCCESS) {
@@ -47,7 +47,7 @@ static void retained(CUresult result, const CUcontext *pctx, CUdevice dev)
 
 /* ---- destroy --------------------------------------------------------------------- */
 
-static void forget(struct gs_state *state, CUcontext ctx)
+static void forget_context(struct gs_state *state, CUcontext ctx)
 {
     gs_captures_context_ends(ctx);
     gs_imports_context_ends(ctx);
@@ -58,9 +58,10 @@ static void forget(struct gs_state *state, CUcontext ctx)
 
 /* Ends the entry of a destroyed context. If another thread has created a context with the
  * same handle since, that context's entry is not `was`, and stays. */
-static void ended(struct gs_state *state, CUcontext ctx, const struct gs_context *was)
+static void context_ended(struct gs_state *state, CUcontext ctx,
+                          const struct gs_context *was)
 {
-    if (!gs_context_end(state, ctx, was, forget)) {
+    if (!gs_context_end(state, ctx, was, forget_context)) {
         gs_fences_thaw(ctx, false);
     }
     gs_lazy_captures_end(state);
@@ -77,14 +78,15 @@ static void primary_ended(struct gs_state *state, CUcontext ctx)
     const struct gs_context *entry = gs_context_find(state, ctx);
     bool again = gs_context_is_another(entry, ctx);
     if (gs_context_is_alive(entry) || (again && !entry) ||
-        !gs_context_end(state, ctx, entry, again ? gs_parts_context_lost : forget) ||
+        !gs_context_end(state, ctx, entry,
+                        again ? gs_parts_context_lost : forget_context) ||
         again) {
         gs_fences_thaw(ctx, false);
     }
     gs_lazy_captures_end(state);
 }
 
-static CUresult destroy(__typeof__(cuCtxDestroy_v2) *real_destroy, CUcontext ctx)
+static CUresult destroy_context(__typeof__(cuCtxDestroy_v2) *real_destroy, CUcontext ctx)
 {
     struct gs_state *state = gs_enter();
     if (!state) {
@@ -99,7 +101,7 @@ static CUresult destroy(__typeof__(cuCtxDestroy_v2) *real_destroy, CUcontext ctx
     gs_contexts_changed(state);
     CUresult result = real_destroy(ctx);
     if (ctx && result == CUDA_SUCCESS) {
-        ended(state, ctx, context);
+        context_ended(state, ctx, context);
     } else {
         gs_fences_thaw(ctx, false);
     }
@@ -123,7 +125,7 @@ GS_EXPORT CUresult cuCtxDetach(CUcontext ctx)
     if (ctx && result == CUDA_SUCCESS &&
         !(gs_real()->cuCtxGetApiVersion &&
           gs_real()->cuCtxGetApiVersion(ctx, &version) == CUDA_SUCCESS)) {
-        ended(state, ctx, was);
+        context_ended(state, ctx, was);
     } else {
         gs_fences_thaw(ctx, false);
     }
@@ -157,8 +159,8 @@ static void primary_released(struct gs_state *state, CUdevice dev, CUcontext pri
     }
 }
 
-static CUresult release(__typeof__(cuDevicePrimaryCtxRelease_v2) *real_release,
-                        CUdevice dev)
+static CUresult release_primary(__typeof__(cuDevicePrimaryCtxRelease_v2) *real_release,
+                                CUdevice dev)
 {
     struct gs_state *state = gs_enter();
     if (!state) {
@@ -182,7 +184,8 @@ static CUresult release(__typeof__(cuDevicePrimaryCtxRelease_v2) *real_release,
     return result;
 }
 
-static CUresult reset(__typeof__(cuDevicePrimaryCtxReset_v2) *real_reset, CUdevice dev)
+static CUresult reset_primary(__typeof__(cuDevicePrimaryCtxReset_v2) *real_reset,
+                              CUdevice dev)
 {
     struct gs_state *state = gs_enter();
     if (!state) {

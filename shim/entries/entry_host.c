@@ -43,8 +43,8 @@ static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
 
 /* An allocation of pinned memory: from the pool if it serves these flags, else from the
  * driver. */
-static inline CUresult allocate(enum gs_api api, unsigned key, void **pp, size_t bytes,
-                                unsigned flags)
+static inline CUresult allocate_pinned(enum gs_api api, unsigned key, void **pp,
+                                       size_t bytes, unsigned flags)
 {
     struct gs_state *state = gs_enter();
     if (GS_UNLIKELY(!state)) {
@@ -74,7 +74,7 @@ static inline CUresult allocate(enum gs_api api, unsigned key, void **pp, size_t
 
 GS_EXPORT CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
 {
-    return allocate(GS_API_cuMemAllocHost_v2, GS_HOST_PLAIN, pp, bytesize, 0);
+    return allocate_pinned(GS_API_cuMemAllocHost_v2, GS_HOST_PLAIN, pp, bytesize, 0);
 }
 
 GS_EXPORT CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
@@ -82,7 +82,8 @@ GS_EXPORT CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags
     if (GS_UNLIKELY(Flags & CU_MEMHOSTALLOC_DEVICEMAP)) {
         gs_pinned_unknown();
     }
-    return allocate(GS_API_cuMemHostAlloc, Flags & GS_HOST_FLAGS, pp, bytesize, Flags);
+    return allocate_pinned(GS_API_cuMemHostAlloc, Flags & GS_HOST_FLAGS, pp, bytesize,
+                           Flags);
 }
 
 /* ---- free ------------------------------------------------------------------------ */

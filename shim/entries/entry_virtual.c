@@ -90,7 +90,7 @@ static bool retry_create(struct gs_state *state, const struct gs_context *contex
 }
 
 /* cuMemCreate: charged, and repeated after idle memory was reclaimed. */
-static CUresult create(struct gs_state *state, const struct creation *call)
+static CUresult create_physical(struct gs_state *state, const struct creation *call)
 {
     /* Needed only to reclaim idle memory; but a limit is found by its context. */
     const struct gs_context *context = GS_UNLIKELY(gs_limits_charging)
@@ -126,7 +126,7 @@ GS_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size
         return gs_real()->cuMemCreate(handle, size, prop, flags);
     }
     const struct creation call = {handle, size, prop, flags};
-    CUresult result = create(state, &call);
+    CUresult result = create_physical(state, &call);
     gs_leave_served(state);
     return result;
 }
@@ -173,7 +173,7 @@ static void *address_to_query(void *addr)
     return addr;
 }
 
-static void retained(CUresult result, void *addr)
+static void address_retained(CUresult result, void *addr)
 {
     GS_WITHIN(enter_after(result), gs_physical_retained((CUdeviceptr)(uintptr_t)addr));
 }

@@ -27,11 +27,11 @@ struct move {
     size_t count;
 };
 
-/* Takes the allocations of these names in the state `from`. settle() follows if that is
+/* Takes the allocations of these names in the state `from`. end_move() follows if that is
  * GS_OK. */
-static enum gs_status begin(struct gs_state *state, uint32_t bits,
-                            enum gs_releasable_state from, struct move *out,
-                            struct gs_release_sum *sum)
+static enum gs_status begin_move(struct gs_state *state, uint32_t bits,
+                                 enum gs_releasable_state from, struct move *out,
+                                 struct gs_release_sum *sum)
 {
     if (!bits) {
         return GS_ERR_NOT_FOUND;
@@ -48,7 +48,7 @@ static enum gs_status begin(struct gs_state *state, uint32_t bits,
 }
 
 /* Ends the move: the allocations are in this state now. */
-static void settle(const struct move *move, enum gs_releasable_state state)
+static void end_move(const struct move *move, enum gs_releasable_state state)
 {
     gs_releasable_settle(move->items, move->count, state);
     __atomic_store_n(&busy, false, __ATOMIC_RELEASE);
@@ -155,14 +155,14 @@ static enum gs_status make_copies(const struct move *move, enum gs_keep keep)
 
 /* ---- release ----------------------------------------------------------------------- */
 
-static void add(struct gs_release_sum *sum, const struct gs_releasable *item)
+static void add_to_sum(struct gs_release_sum *sum, const struct gs_releasable *item)
 {
     sum->count++;
     sum->bytes += item->requested;
     sum->device_bytes += item->bytes;
 }
 
-static void empty(const struct move *move, struct gs_release_sum *sum)
+static void empty_all(const struct move *move, struct gs_release_sum *sum)
 {
     for (size_t i = 0; i < move->count; i++) {
         const struct gs_releasable *item = move->items[i];
@@ -171,7 +171,7 @@ static void empty(const struct move *move, struct gs_release_sum *sum)
         }
         gs_moving_pages_empty(item->context, item->addr, item->bytes);
         gs_block_set_absent(item->block, true);
-        add(sum, item);
+        add_to_sum(sum, item);
     }
 }
 
@@ -181,7 +181,7 @@ enum gs_status gs_release(struct gs_state *state, const char *name, enum gs_keep
     uint32_t bits = gs_releasable_name(name);
     struct gs_release_sum sum = {0};
     struct move move;
-    enum gs_status status = begin(state, bits, GS_RELEASABLE_PRESENT, &move, &sum);
+    enum gs_status status = begin_move(state, bits, GS_RELEASABLE_PRESENT, &move, &sum);
     if (status != GS_OK) {
         return status;
     }
@@ -193,13 +193,13 @@ enum gs_status gs_release(struct gs_state *state, const char *name, enum gs_keep
         status = copy_all(&move, true);
     }
     if (status == GS_OK) {
-        empty(&move, &sum);
+        empty_all(&move, &sum);
         sum.host_bytes = gs_releasable_copied(bits);
         *out = sum;
     } else {
         drop_copies(&move);
     }
-    settle(&move, status == GS_OK ? GS_RELEASABLE_AWAY : GS_RELEASABLE_PRESENT);
+    end_move(&move, status == GS_OK ? GS_RELEASABLE_AWAY : GS_RELEASABLE_PRESENT);
     return status;
 }
 
@@ -218,7 +218,7 @@ static enum gs_status fill_one(struct gs_state *state, const struct gs_releasabl
 }
 
 /* The first `count` give their pages back. */
-static void unfill(const struct move *move, size_t count)
+static void return_pages(const struct move *move, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         const struct gs_releasable *item = move->items[i];
@@ -227,7 +227,7 @@ static void unfill(const struct move *move, size_t count)
 }
 
 /* Gets pages and contents for all, or nothing for any: the copies stay then. */
-static enum gs_status fill(struct gs_state *state, const struct move *move)
+static enum gs_status fill_all(struct gs_state *state, const struct move *move)
 {
     enum gs_status status = GS_OK;
     size_t done = 0;
@@ -238,13 +238,13 @@ static enum gs_status fill(struct gs_state *state, const struct move *move)
         status = copy_all(move, false);
     }
     if (status != GS_OK) {
-        unfill(move, done);
+        return_pages(move, done);
     }
     return status == GS_ERR_UNPOOLABLE ? GS_ERR_BACKEND : status;
 }
 
 /* The allocations are the program's again. */
-static void finish(const struct move *move, struct gs_release_sum *sum)
+static void finish_move(const struct move *move, struct gs_release_sum *sum)
 {
     for (size_t i = 0; i < move->count; i++) {
         const struct gs_releasable *item = move->items[i];
@@ -253,7 +253,7 @@ static void finish(const struct move *move, struct gs_release_sum *sum)
             gs_notify_hand_out(GS_API_cuMemAlloc_v2, item->addr, item->requested, NULL,
                                false);
         }
-        add(sum, item);
+        add_to_sum(sum, item);
     }
     drop_copies(move);
 }
@@ -264,16 +264,16 @@ enum gs_status gs_resume(struct gs_state *state, const char *name,
     uint32_t bits = gs_releasable_name(name);
     struct gs_release_sum sum = {0};
     struct move move;
-    enum gs_status status = begin(state, bits, GS_RELEASABLE_AWAY, &move, &sum);
+    enum gs_status status = begin_move(state, bits, GS_RELEASABLE_AWAY, &move, &sum);
     if (status != GS_OK) {
         return status;
     }
-    status = fill(state, &move);
+    status = fill_all(state, &move);
     if (status == GS_OK) {
-        finish(&move, &sum);
+        finish_move(&move, &sum);
         sum.host_bytes = gs_releasable_copied(bits);
         *out = sum;
     }
-    settle(&move, status == GS_OK ? GS_RELEASABLE_PRESENT : GS_RELEASABLE_AWAY);
+    end_move(&move, status == GS_OK ? GS_RELEASABLE_PRESENT : GS_RELEASABLE_AWAY);
     return status;
 }

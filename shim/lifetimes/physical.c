@@ -66,7 +66,7 @@ static void *mappings;               /* under lock: the root of a tree (tsearch)
 /* ---- with the lock held --------------------------------------------------------- */
 
 /* The memory named by a handle. */
-static struct gs_physical *find(uint64_t key)
+static struct gs_physical *find_memory(uint64_t key)
 {
     struct gs_physical *memory = GS_HASH_FIND(memories, &key);
     return memory && memory->references > 0 ? memory : NULL;
@@ -90,7 +90,7 @@ static struct mapping *mapping_within(CUdeviceptr addr, size_t bytes)
     return found ? *found : NULL;
 }
 
-static void take(struct gs_physical *memory)
+static void remove_memory(struct gs_physical *memory)
 {
     if (memory->hh.tbl) {
         HASH_DEL(memories, memory);
@@ -114,8 +114,8 @@ static bool is_within(const struct part *inner, const struct part *outer)
 
 /* Ends the object's bindings within the part; NULL: all of them.
  * In: device  only those of memory on the device; -1: on any */
-static void unbind(struct gs_physical *object, const struct part *part, int device,
-                   struct gs_physical **ended)
+static void end_bindings(struct gs_physical *object, const struct part *part, int device,
+                         struct gs_physical **ended)
 {
     for (struct binding **link = &object->bindings; *link;) {
         struct binding *binding = *link;
@@ -135,14 +135,14 @@ static void unbind(struct gs_physical *object, const struct part *part, int devi
 static void end_if_unreachable(struct gs_physical *memory, struct gs_physical **ended)
 {
     if (memory->references == 0 && memory->holds == 0) {
-        take(memory);
+        remove_memory(memory);
         memory->next = *ended;
         *ended = memory;
-        unbind(memory, NULL, -1, ended);
+        end_bindings(memory, NULL, -1, ended);
     }
 }
 
-static void unmap(struct mapping *mapping, struct gs_physical **ended)
+static void end_mapping(struct mapping *mapping, struct gs_physical **ended)
 {
     (void)tdelete(mapping, &mappings, by_address);
     mapping->memory->holds--;
@@ -150,8 +150,8 @@ static void unmap(struct mapping *mapping, struct gs_physical **ended)
     free(mapping);
 }
 
-static void bind(struct gs_physical *object, const struct part *part,
-                 struct gs_physical *memory)
+static void add_binding(struct gs_physical *object, const struct part *part,
+                        struct gs_physical *memory)
 {
     struct binding *binding = calloc(1, sizeof(*binding));
     if (binding) {
@@ -164,7 +164,7 @@ static void bind(struct gs_physical *object, const struct part *part,
 /* The array with this key, added if new; NULL: no memory. */
 static struct gs_physical *array_of(uint64_t key)
 {
-    struct gs_physical *array = find(key);
+    struct gs_physical *array = find_memory(key);
     if (!array && (array = calloc(1, sizeof(*array)))) {
         array->key = key;
         array->references = 1;
@@ -179,7 +179,7 @@ static struct gs_physical *array_of(uint64_t key)
 /* ---- with the lock released ----------------------------------------------------- */
 
 /* Ends memory that is no longer in the maps. */
-static void end(struct gs_state *state, struct gs_physical *ended, enum gs_api api)
+static void end_memory(struct gs_state *state, struct gs_physical *ended, enum gs_api api)
 {
     while (ended) {
         struct gs_physical *memory = ended;
@@ -218,7 +218,7 @@ void gs_physical_created(struct gs_state *state, const struct gs_call *call, uin
     if (former) { /* imported by two threads, or released past the hooks */
         made->references += former->references;
         former->references = 0;
-        take(former);
+        remove_memory(former);
         end_if_unreachable(former, &ended);
     }
     if (!GS_HASH_ADD(memories, key, made)) {
@@ -226,13 +226,13 @@ void gs_physical_created(struct gs_state *state, const struct gs_call *call, uin
         ended = made;
     }
     gs_mutex_unlock(&lock);
-    end(state, ended, GS_API_UNKNOWN);
+    end_memory(state, ended, GS_API_UNKNOWN);
 }
 
 bool gs_physical_referenced(uint64_t key)
 {
     gs_mutex_lock(&lock);
-    struct gs_physical *memory = find(key);
+    struct gs_physical *memory = find_memory(key);
     if (memory) {
         memory->references++;
     }
@@ -253,7 +253,7 @@ void gs_physical_retained(CUdeviceptr addr)
 struct gs_physical *gs_physical_release(uint64_t key)
 {
     gs_mutex_lock(&lock);
-    struct gs_physical *memory = find(key);
+    struct gs_physical *memory = find_memory(key);
     if (memory) {
         memory->references--;
         memory->holds++;
@@ -271,7 +271,7 @@ void gs_physical_released(struct gs_state *state, struct gs_physical *memory,
     memory->references += released ? 0 : 1;
     end_if_unreachable(memory, &ended);
     gs_mutex_unlock(&lock);
-    end(state, ended, api);
+    end_memory(state, ended, api);
 }
 
 void gs_physical_mapped(struct gs_state *state, CUmemGenericAllocationHandle handle,
@@ -280,11 +280,12 @@ void gs_physical_mapped(struct gs_state *state, CUmemGenericAllocationHandle han
     struct gs_physical *ended = NULL;
     struct mapping *mapping = calloc(1, sizeof(*mapping));
     gs_mutex_lock(&lock);
-    struct gs_physical *memory = mapping ? find(gs_key(GS_KEY_ALLOCATION, handle)) : NULL;
+    struct gs_physical *memory =
+        mapping ? find_memory(gs_key(GS_KEY_ALLOCATION, handle)) : NULL;
     struct mapping *former;
     while (memory &&
            (former = mapping_within(addr, bytes))) { /* unmapped past the hooks */
-        unmap(former, &ended);
+        end_mapping(former, &ended);
     }
     if (memory) {
         mapping->addr = addr;
@@ -301,7 +302,7 @@ void gs_physical_mapped(struct gs_state *state, CUmemGenericAllocationHandle han
     }
     gs_mutex_unlock(&lock);
     free(mapping);
-    end(state, ended, GS_API_UNKNOWN);
+    end_memory(state, ended, GS_API_UNKNOWN);
 }
 
 void gs_physical_unmapped(struct gs_state *state, CUdeviceptr addr, size_t bytes)
@@ -310,10 +311,10 @@ void gs_physical_unmapped(struct gs_state *state, CUdeviceptr addr, size_t bytes
     struct mapping *mapping;
     gs_mutex_lock(&lock);
     while ((mapping = mapping_within(addr, bytes))) {
-        unmap(mapping, &ended);
+        end_mapping(mapping, &ended);
     }
     gs_mutex_unlock(&lock);
-    end(state, ended, GS_API_cuMemUnmap);
+    end_memory(state, ended, GS_API_cuMemUnmap);
 }
 
 static struct part byte_range(size_t offset, size_t bytes)
@@ -325,12 +326,13 @@ void gs_physical_bound(CUmemGenericAllocationHandle handle, size_t offset, size_
                        CUmemGenericAllocationHandle memory_handle, CUdeviceptr addr)
 {
     gs_mutex_lock(&lock);
-    struct gs_physical *object = find(gs_key(GS_KEY_ALLOCATION, handle));
+    struct gs_physical *object = find_memory(gs_key(GS_KEY_ALLOCATION, handle));
     if (object && memory_handle) {
-        struct gs_physical *memory = find(gs_key(GS_KEY_ALLOCATION, memory_handle));
+        struct gs_physical *memory =
+            find_memory(gs_key(GS_KEY_ALLOCATION, memory_handle));
         const struct part part = byte_range(offset, 1); /* unbound with its first byte */
         if (memory) {
-            bind(object, &part, memory);
+            add_binding(object, &part, memory);
         }
     }
     for (size_t done = 0; object && !memory_handle && done < bytes;) {
@@ -339,7 +341,7 @@ void gs_physical_bound(CUmemGenericAllocationHandle handle, size_t offset, size_
         if (!mapping) {
             break;
         }
-        bind(object, &part, mapping->memory);
+        add_binding(object, &part, mapping->memory);
         done = (size_t)(mapping->addr - addr) + mapping->bytes;
     }
     gs_mutex_unlock(&lock);
@@ -351,12 +353,12 @@ void gs_physical_unbound(struct gs_state *state, CUmemGenericAllocationHandle ha
     struct gs_physical *ended = NULL;
     const struct part part = byte_range(offset, bytes);
     gs_mutex_lock(&lock);
-    struct gs_physical *object = find(gs_key(GS_KEY_ALLOCATION, handle));
+    struct gs_physical *object = find_memory(gs_key(GS_KEY_ALLOCATION, handle));
     if (object) {
-        unbind(object, &part, device, &ended);
+        end_bindings(object, &part, device, &ended);
     }
     gs_mutex_unlock(&lock);
-    end(state, ended, GS_API_UNKNOWN);
+    end_memory(state, ended, GS_API_UNKNOWN);
 }
 
 /* ---- parts of arrays (CUDA Driver API, cuMemMapArrayAsync) ---------------------- */
@@ -395,34 +397,34 @@ void gs_physical_array_mapped(struct gs_state *state, const CUarrayMapInfo *list
     gs_mutex_lock(&lock);
     for (unsigned i = 0; i < count; i++) {
         const struct part part = part_of(&list[i]);
-        struct gs_physical *array = find(array_key(&list[i]));
+        struct gs_physical *array = find_memory(array_key(&list[i]));
         struct gs_physical *memory =
             list[i].memOperationType == CU_MEM_OPERATION_TYPE_MAP
-                ? find(gs_key(GS_KEY_ALLOCATION, list[i].memHandle.memHandle))
+                ? find_memory(gs_key(GS_KEY_ALLOCATION, list[i].memHandle.memHandle))
                 : NULL;
         if (array) {
-            unbind(array, &part, -1, &ended);
+            end_bindings(array, &part, -1, &ended);
         }
         if (memory && (array = array_of(array_key(&list[i])))) {
             array->context = context;
-            bind(array, &part, memory);
+            add_binding(array, &part, memory);
         }
     }
     gs_mutex_unlock(&lock);
-    end(state, ended, GS_API_cuMemMapArrayAsync);
+    end_memory(state, ended, GS_API_cuMemMapArrayAsync);
 }
 
 void gs_physical_array_ended(struct gs_state *state, uint64_t key, enum gs_api api)
 {
     struct gs_physical *ended = NULL;
     gs_mutex_lock(&lock);
-    struct gs_physical *array = find(key);
+    struct gs_physical *array = find_memory(key);
     if (array) {
         array->references = 0;
         end_if_unreachable(array, &ended);
     }
     gs_mutex_unlock(&lock);
-    end(state, ended, api);
+    end_memory(state, ended, api);
 }
 
 /* ---- ends ----------------------------------------------------------------------- */
@@ -440,7 +442,7 @@ void gs_physical_context_lost(struct gs_state *state, CUcontext context)
         }
     }
     gs_mutex_unlock(&lock);
-    end(state, ended, GS_API_UNKNOWN);
+    end_memory(state, ended, GS_API_UNKNOWN);
 }
 
 void gs_physical_reset(void)

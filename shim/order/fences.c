@@ -121,7 +121,7 @@ static CUresult get_unrecorded(CUcontext context, struct event_fence **out)
 }
 
 /* The driver may give the handle to another event as soon as this one is destroyed. */
-static void destroy(const struct event_fence *fence)
+static void destroy_event(const struct event_fence *fence)
 {
     gs_own_event_remove(fence->event);
     gs_real()->cuEventDestroy_v2(fence->event);
@@ -131,7 +131,7 @@ static void destroy(const struct event_fence *fence)
 static CUresult hand_out(struct event_fence *fence, CUresult result, gs_fence *out)
 {
     if (result != CUDA_SUCCESS) {
-        destroy(fence);
+        destroy_event(fence);
         free(fence);
         return result;
     }
@@ -239,7 +239,7 @@ static CUresult query_relaxed(CUevent event)
     return result;
 }
 
-static CUresult query(CUevent event)
+static CUresult query_event(CUevent event)
 {
     if (!gs_gate_enter()) {
         return query_relaxed(event);
@@ -260,7 +260,7 @@ enum gs_status gs_fence_query(gs_fence handle)
     default:
         break;
     }
-    CUresult result = GS_ON_BEHALF("a poll of fences", false, query(fence->event));
+    CUresult result = GS_ON_BEHALF("a poll of fences", false, query_event(fence->event));
     switch (result) {
     case CUDA_SUCCESS:
         return GS_OK;
@@ -349,7 +349,7 @@ void gs_fence_release(gs_fence handle)
         return;
     }
     if (alive) {
-        destroy(fence);
+        destroy_event(fence);
     }
     free(fence);
 }
@@ -393,7 +393,7 @@ static void change_all(struct event_fence *list, CUcontext context, enum fence_s
     }
 }
 
-static void change(CUcontext context, enum fence_state from, enum fence_state to)
+static void change_fences(CUcontext context, enum fence_state from, enum fence_state to)
 {
     gs_mutex_lock(&fences_lock);
     change_all(fences, context, from, to);
@@ -443,7 +443,7 @@ void gs_fences_freeze(CUcontext context)
     (void)count_freezers(context, 1);
     gs_trim_pass();
     gs_parts_freeze(context);
-    change(context, FENCE_ALIVE, FENCE_FROZEN);
+    change_fences(context, FENCE_ALIVE, FENCE_FROZEN);
 }
 
 void gs_fences_thaw(CUcontext context, bool destroyed)
@@ -451,7 +451,7 @@ void gs_fences_thaw(CUcontext context, bool destroyed)
     if (count_freezers(context, -1) > 0 && !destroyed) {
         return; /* another call may still be ending the context */
     }
-    change(context, FENCE_FROZEN, destroyed ? FENCE_OVER : FENCE_ALIVE);
+    change_fences(context, FENCE_FROZEN, destroyed ? FENCE_OVER : FENCE_ALIVE);
     gs_parts_thaw(context, destroyed);
 }
 

@@ -48,23 +48,23 @@ static uint64_t *looked_at_mark(const struct gs_context *context)
     return &((struct gs_context *)(uintptr_t)context)->looked_at;
 }
 
-static enum gs_status query(const struct gs_context *context, uint64_t event)
+static enum gs_status query_event(const struct gs_context *context, uint64_t event)
 {
     return gs_context_event_ops.query((void *)(uintptr_t)context, event);
 }
 
-static void release(const struct gs_context *context, uint64_t event)
+static void release_event(const struct gs_context *context, uint64_t event)
 {
     gs_context_event_ops.release((void *)(uintptr_t)context, event);
 }
 
 /* Keeps an incomplete event, unless another thread has left one. */
-static void keep(uint64_t *mark, const struct gs_context *context, uint64_t event)
+static void keep_event(uint64_t *mark, const struct gs_context *context, uint64_t event)
 {
     uint64_t none = 0;
     if (!__atomic_compare_exchange_n(mark, &none, event, false, __ATOMIC_ACQ_REL,
                                      __ATOMIC_RELAXED)) {
-        release(context, event);
+        release_event(context, event);
     }
 }
 
@@ -75,11 +75,11 @@ static bool still_runs(uint64_t *mark, const struct gs_context *context)
     if (!event) {
         return false;
     }
-    if (query(context, event) == GS_ERR_TIMEOUT) {
-        keep(mark, context, event);
+    if (query_event(context, event) == GS_ERR_TIMEOUT) {
+        keep_event(mark, context, event);
         return true;
     }
-    release(context, event);
+    release_event(context, event);
     return false;
 }
 
@@ -88,12 +88,12 @@ bool gs_full_wait_is_in_vain(const struct gs_context *context)
     return still_runs(timed_out_mark(context), context);
 }
 
-static enum gs_status poll(const struct gs_context *context, uint64_t event,
-                           struct gs_wait *wait)
+static enum gs_status query_until_ready(const struct gs_context *context, uint64_t event,
+                                        struct gs_wait *wait)
 {
     enum gs_status status;
     do {
-        status = query(context, event);
+        status = query_event(context, event);
     } while (status == GS_ERR_TIMEOUT && gs_wait_step(wait));
     return status;
 }
@@ -136,13 +136,13 @@ bool gs_full_wait_is_busy(struct gs_state *state, const struct gs_context *conte
                            .nap_ns = LOOK_NAP_NS,
                            .longest_ns = LOOK_LAST_NS,
                            .until_ns = now + (ends ? LOOK_NS : FIRST_LOOK_NS)};
-    if (poll(context, event, &wait) != GS_ERR_TIMEOUT) {
+    if (query_until_ready(context, event, &wait) != GS_ERR_TIMEOUT) {
         set_time(&context->work_ended_ns, now);
-        release(context, event);
+        release_event(context, event);
         return false;
     }
     set_time(&context->looked_at_ns, now);
-    keep(looked_at_mark(context), context, event);
+    keep_event(looked_at_mark(context), context, event);
     return !ends;
 }
 
@@ -164,12 +164,12 @@ bool gs_full_wait(struct gs_state *state, const struct gs_context *context)
         .nap_ns = FIRST_NAP_NS,
         .longest_ns = LAST_NAP_NS,
         .until_ns = gs_now_ns() + (wait_ns < LEAST_WAIT_NS ? LEAST_WAIT_NS : wait_ns)};
-    enum gs_status status = poll(context, event, &wait);
+    enum gs_status status = query_until_ready(context, event, &wait);
     if (status != GS_ERR_TIMEOUT) {
-        release(context, event);
+        release_event(context, event);
         return true;
     }
-    keep(timed_out_mark(context), context, event);
+    keep_event(timed_out_mark(context), context, event);
     gs_log_once(&limit, GS_LOG_WARN,
                 "GPU %d is out of memory, and idle memory could not be returned: the "
                 "device was busy for longer than GPUSHIM_POOL_WAIT (%u ms); "
@@ -195,7 +195,7 @@ void gs_full_wait_context_ends(const struct gs_context *context)
     for (size_t i = 0; i < GS_ARRAY_LEN(marks); i++) {
         uint64_t event = __atomic_exchange_n(marks[i], 0, __ATOMIC_ACQ_REL);
         if (event) {
-            release(context, event);
+            release_event(context, event);
         }
     }
 }

@@ -90,7 +90,7 @@ static long sleep_count(void)
 }
 
 /* Synchronizes the current context; adds the time to *found. */
-static void synchronize(struct finding *found)
+static void synchronize_timed(struct finding *found)
 {
     long slept = sleep_count();
     uint64_t used_ns = processor_ns(), began_ns = gs_now_ns();
@@ -114,7 +114,7 @@ static void find_busy_in(CUcontext handle, bool wait, struct finding *found)
         found->result = result;
     }
     if (wait && result == CUDA_SUCCESS) {
-        synchronize(found);
+        synchronize_timed(found);
     }
     gs_context_pop(pushed);
 }
@@ -143,7 +143,7 @@ static bool check_device(struct gs_contexts *contexts, const struct gs_context *
 
 /* ---- results ----------------------------------------------------------------------- */
 
-static void add(uint64_t *statistic)
+static void count_up(uint64_t *statistic)
 {
     __atomic_add_fetch(statistic, 1, __ATOMIC_RELAXED);
 }
@@ -166,8 +166,8 @@ static void keep_look_ups(void)
     __atomic_store_n(&look_up_count, count, __ATOMIC_RELEASE);
 }
 
-static void report(const struct gs_context *context, const struct finding *found,
-                   enum gs_api api)
+static void report_finding(const struct gs_context *context, const struct finding *found,
+                           enum gs_api api)
 {
     static struct gs_log_limit limit;
     struct gs_state *state = gs_state_peek();
@@ -186,15 +186,15 @@ static void report(const struct gs_context *context, const struct finding *found
 
 /* Verifies an idle check: queries the streams and waits for the device. Returns false if
  * the free has to wait itself. */
-static GS_NOINLINE bool verify(struct gs_contexts *contexts,
-                               const struct gs_context *context, uint64_t begun,
-                               enum gs_api api)
+static GS_NOINLINE bool verify_idle_check(struct gs_contexts *contexts,
+                                          const struct gs_context *context,
+                                          uint64_t begun, enum gs_api api)
 {
     struct finding found = {.result = CUDA_SUCCESS};
     if (!check_device(contexts, context, &found) ||
         found.result == CUDA_ERROR_NOT_PERMITTED ||
         gs_refused_for_capture(found.result)) {
-        add(&statistics.unchecked);
+        count_up(&statistics.unchecked);
         return true;
     }
     if (found.result != CUDA_SUCCESS) {
@@ -202,13 +202,13 @@ static GS_NOINLINE bool verify(struct gs_contexts *contexts,
     }
     bool alone = gs_submissions_begun(context->seen.device) == begun;
     if (!alone && (found.busy || found.slow)) {
-        add(&statistics.unchecked); /* another thread has submitted work since */
+        count_up(&statistics.unchecked); /* another thread has submitted work since */
         return true;
     }
-    add(&statistics.checked);
+    count_up(&statistics.checked);
     keep_longest(found.waited_ns);
     if (found.busy || found.slow) {
-        report(context, &found, api);
+        report_finding(context, &found, api);
     }
     return true;
 }
@@ -221,7 +221,7 @@ void gs_verify_complete(struct gs_contexts *contexts, const struct gs_context *c
         return; /* running work may have been submitted since */
     }
     if (may_wait) {
-        (void)verify(contexts, context, begun, GS_API_cuMemFreeHost);
+        (void)verify_idle_check(contexts, context, begun, GS_API_cuMemFreeHost);
         return;
     }
     struct finding found = {.result = CUDA_SUCCESS};
@@ -230,8 +230,8 @@ void gs_verify_complete(struct gs_contexts *contexts, const struct gs_context *c
         gs_gate_passed();
     }
     if (found.busy && gs_submissions_begun(GS_COUNT_ALL) + 1 == point) {
-        add(&statistics.checked);
-        report(context, &found, GS_API_cuMemFreeHost);
+        count_up(&statistics.checked);
+        report_finding(context, &found, GS_API_cuMemFreeHost);
     }
 }
 
@@ -240,7 +240,7 @@ bool gs_verify_idle(struct gs_contexts *contexts, const struct gs_context *conte
 {
     uint64_t begun = gs_submissions_begun(context->seen.device);
     return gs_context_counts_idle(contexts, context) &&
-           verify(contexts, context, begun, api);
+           verify_idle_check(contexts, context, begun, api);
 }
 
 /* ---- start, end and statistics ----------------------------------------------------- */

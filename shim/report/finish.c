@@ -127,7 +127,7 @@ static void log_ends(const struct gs_state *state)
 
 /* Collects the data of the process and of its devices; `ask`: also NVML's; `files`: for
  * files, too. */
-static void collect(struct gs_state *state, bool ask, bool files)
+static void collect_data(struct gs_state *state, bool ask, bool files)
 {
     gs_command_line(command);
     gethostname(host, sizeof(host) - 1);
@@ -140,8 +140,8 @@ static void collect(struct gs_state *state, bool ask, bool files)
 }
 
 /* The configuration of a report with this data. */
-static struct gs_report_config describe(struct gs_state *state, const char *ending,
-                                        struct gs_report_lines lines)
+static struct gs_report_config
+report_config_of(struct gs_state *state, const char *ending, struct gs_report_lines lines)
 {
     struct gs_report_config config = gs_report_settings(&state->options, lines);
     config.version = GPUSHIM_VERSION;
@@ -162,8 +162,8 @@ static struct gs_report_config describe(struct gs_state *state, const char *endi
 
 /* Composes the report, and the job of `outputs` (NULL: none). Returns true if there were
  * errors or leaks. */
-static bool compose(struct gs_state *state, struct gs_report_config config,
-                    struct gs_output_contents *outputs, struct gs_text *text)
+static bool compose_report(struct gs_state *state, struct gs_report_config config,
+                           struct gs_output_contents *outputs, struct gs_text *text)
 {
     struct gs_report_proof proof;
     config.refusals = gs_refusals_kept(&config.refusal_count);
@@ -183,7 +183,7 @@ static bool write_report(struct gs_state *state, struct gs_report_config config,
     bool files = !into && (when == GS_OUTPUTS_END || gs_outputs_wanted()) &&
                  gs_outputs_begin(&state->options, statistics, devices, device_count,
                                   when, &outputs);
-    bool bad = compose(state, config, files ? &outputs : NULL, text);
+    bool bad = compose_report(state, config, files ? &outputs : NULL, text);
     if (!into && when != GS_OUTPUTS_INTERVAL) {
         gs_report_log(&state->options, text);
     }
@@ -233,13 +233,13 @@ static void write_last(void *arg)
         .own_memory = own_memory,
         .limit_ms = SCAN_LIMIT_MS,
     };
-    collect(state, true, gs_outputs_wanted());
+    collect_data(state, true, gs_outputs_wanted());
     log_ends(state);
     gs_host_log(state);
     gs_redzones_finish(state, last->again);
     gs_managed_log();
     struct gs_report_config config =
-        describe(state, last->ending, (struct gs_report_lines){.wanted = true});
+        report_config_of(state, last->ending, (struct gs_report_lines){.wanted = true});
     if (state->options.leak_scan) {
         set_python(&scan);
         config.scan = &scan;
@@ -254,8 +254,8 @@ static void write_last(void *arg)
  * the text is wanted (control.c). */
 static void write_interim(struct gs_state *state, const struct gs_interim *what)
 {
-    collect(state, !what->text || gs_environment_is_replaced(), gs_outputs_wanted());
-    struct gs_report_config config = describe(state, what->ending, what->lines);
+    collect_data(state, !what->text || gs_environment_is_replaced(), gs_outputs_wanted());
+    struct gs_report_config config = report_config_of(state, what->ending, what->lines);
     config.running = true;
     config.note = what->note;
     config.refusal = what->refusal ? gs_refusals_keep(state, what->refusal) : NULL;
@@ -316,7 +316,7 @@ static void write_export(struct gs_state *state, const struct gs_interim *what)
     struct gs_text unused = {0};
     bool stacks = gs_export_formats[text.row].stacks;
     if (stacks) {
-        collect(state, false, true);
+        collect_data(state, false, true);
     } else {
         collect_figures(state);
     }
@@ -326,9 +326,9 @@ static void write_export(struct gs_state *state, const struct gs_interim *what)
         write_figures(state, &outputs);
         return;
     }
-    struct gs_report_config config = describe(state, what->ending, what->lines);
+    struct gs_report_config config = report_config_of(state, what->ending, what->lines);
     config.running = true;
-    (void)compose(state, config, &outputs, &unused);
+    (void)compose_report(state, config, &outputs, &unused);
     gs_text_free(&unused);
 }
 
@@ -370,7 +370,7 @@ static int wait_for_report(struct gs_state *state)
 
 /* Makes the calling thread the one that writes a report, unless there is one. *found: the
  * previous value of `reported`. */
-static bool begin(struct gs_state *state, int *found)
+static bool begin_report(struct gs_state *state, int *found)
 {
     *found = REPORT_NONE;
     if (!__atomic_compare_exchange_n(&state->reported, found, (int)gs_thread_id(), false,
@@ -385,7 +385,7 @@ static bool begin(struct gs_state *state, int *found)
 static bool begin_in_turn(struct gs_state *state)
 {
     int found;
-    while (!begin(state, &found)) {
+    while (!begin_report(state, &found)) {
         if (found == REPORT_WRITTEN || wait_for_report(state) != REPORT_NONE) {
             return false;
         }
@@ -393,7 +393,7 @@ static bool begin_in_turn(struct gs_state *state)
     return true;
 }
 
-static void end(struct gs_state *state, enum reported reported)
+static void end_report(struct gs_state *state, enum reported reported)
 {
     gs_progress_end();
     __atomic_store_n(&state->reported, reported, __ATOMIC_RELEASE);
@@ -460,7 +460,7 @@ static __attribute__((noinline)) bool report(const char *ending, bool again)
     gs_thread.depth = 0;
     gs_state_file_ending(ending, last.bad);
     state->bad = last.bad;
-    end(state, again ? REPORT_NONE : REPORT_WRITTEN);
+    end_report(state, again ? REPORT_NONE : REPORT_WRITTEN);
     return state->bad;
 }
 
@@ -515,7 +515,7 @@ void gs_finish_interim(const struct gs_interim *what)
     if (!what->text) {
         write_metrics(state);
     }
-    end(state, REPORT_NONE);
+    end_report(state, REPORT_NONE);
 }
 
 /* No child finds lines that the program would notice. */
@@ -525,8 +525,8 @@ static void write_detached(void *arg)
     struct gs_report_lines lines = {
         .why_none = gs_child_is_heard_anywhere() ? gs_lines_heard : NULL};
     lines.wanted = !lines.why_none;
-    collect(state, true, gs_outputs_wanted());
-    struct gs_report_config config = describe(state, GS_STATE_DETACHED, lines);
+    collect_data(state, true, gs_outputs_wanted());
+    struct gs_report_config config = report_config_of(state, GS_STATE_DETACHED, lines);
     config.running = true;
     (void)write_report(state, config, GS_OUTPUTS_END, NULL);
 }
@@ -545,16 +545,16 @@ void gs_finish_detach(void)
     gs_state_file_ending(GS_STATE_DETACHED, false);
     __atomic_store_n(&state->detached, true, __ATOMIC_RELEASE);
     gs_thread.depth = 0;
-    end(state, REPORT_NONE);
+    end_report(state, REPORT_NONE);
 }
 
 void gs_finish_metrics(void)
 {
     struct gs_state *state = gs_state_peek();
     int found;
-    if (gs_finish_due() && begin(state, &found)) {
+    if (gs_finish_due() && begin_report(state, &found)) {
         write_metrics(state);
-        end(state, REPORT_NONE);
+        end_report(state, REPORT_NONE);
     }
 }
 

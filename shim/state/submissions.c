@@ -135,7 +135,7 @@ static void unlink_record(struct gs_submissions *record)
     }
 }
 
-static void retire(struct gs_submissions *own)
+static void retire_record(struct gs_submissions *own)
 {
     if (!gone_listed) {
         gone.back = last;
@@ -153,7 +153,7 @@ static void retire(struct gs_submissions *own)
 /* Called as the thread ends. Work submitted by a later destructor gives the thread a new
  * record. A call that was cancelled in the driver counts as ended. In a forked child,
  * records of the parent are void. Takes the lock. */
-static void leave(void *record)
+static void leave_record(void *record)
 {
     struct gs_submissions *own = record;
     sigset_t before;
@@ -167,13 +167,13 @@ static void leave(void *record)
                          __ATOMIC_RELEASE);
     }
     gs_thread.submissions = NULL;
-    retire(own);
+    retire_record(own);
     let_go(&before);
 }
 
 static void make_key(void)
 {
-    leave_key_made = pthread_key_create(&leave_key, leave) == 0;
+    leave_key_made = pthread_key_create(&leave_key, leave_record) == 0;
 }
 
 /* A record from the page in use or a new page. Does not call malloc: a wrapper may run
@@ -194,7 +194,7 @@ static struct gs_submissions *new_record(void)
     return record;
 }
 
-static struct gs_submissions *take(void)
+static struct gs_submissions *take_record(void)
 {
     struct gs_submissions *record = unused_records;
     if (record) {
@@ -217,7 +217,7 @@ struct gs_submissions *gs_submissions_join(void)
     lock_records(&before);
     struct gs_submissions *own = gs_thread.submissions; /* a handler may have joined */
     if (!own) {
-        own = take();
+        own = take_record();
     }
     gs_thread.submissions = own;
     let_go(&before);
