@@ -124,18 +124,18 @@ static void add_devices(struct gs_answer *out, const struct gs_state *state)
 
 void gs_answer_stats(struct gs_state *state, char *text, struct gs_answer *out)
 {
-    char command[GS_COMMAND_BYTES + 8], host[256] = "";
+    char command[GS_COMMAND_BYTES + 8], hostname[256] = "";
     uint64_t start = 0;
     (void)text;
     gs_command_line(command);
-    (void)gethostname(host, sizeof(host) - 1);
+    (void)gethostname(hostname, sizeof(hostname) - 1);
     if (gs_process_start(state->pid, &start) != GS_OK) {
         start = 0;
     }
     take_totals(state); /* before the time, so that no peak is later */
     gs_answer_add(out, "{\"pid\":%lld,\"rank\":%d", (long long)state->pid, gs_log_rank());
     add_text(out, "version", GPUSHIM_VERSION);
-    add_text(out, "host", host);
+    add_text(out, "host", hostname);
     add_text(out, "command", command);
     add_number(out, "start_ticks", start);
     add_bool(out, "tracked", state->tracker);

@@ -48,7 +48,7 @@ static struct gs_statistics statistics[GS_MAX_DEVICES];
 static struct gs_report_device devices[GS_MAX_DEVICES];
 static size_t device_count;
 static char command[GS_COMMAND_BYTES + 8];
-static char host[256];
+static char hostname[256];
 
 /* Fills the classes if the report or a file shows them, or a hint may need them; this
  * visits each block. */
@@ -130,7 +130,7 @@ static void log_ends(const struct gs_state *state)
 static void collect_data(struct gs_state *state, bool ask, bool files)
 {
     gs_command_line(command);
-    gethostname(host, sizeof(host) - 1);
+    gethostname(hostname, sizeof(hostname) - 1);
     if (ask) {
         gs_nvml_query(state);
     }
@@ -146,7 +146,7 @@ report_config_of(struct gs_state *state, const char *ending, struct gs_report_li
     struct gs_report_config config = gs_report_settings(&state->options, lines);
     config.version = GPUSHIM_VERSION;
     config.command = command;
-    config.host = host;
+    config.hostname = hostname;
     config.rank = gs_log_rank();
     config.pid = state->pid;
     config.ending = ending;
@@ -274,7 +274,7 @@ static void write_interim(struct gs_state *state, const struct gs_interim *what)
 /* What write_figures needs. */
 static void collect_figures(struct gs_state *state)
 {
-    gethostname(host, sizeof(host) - 1);
+    gethostname(hostname, sizeof(hostname) - 1);
     fill_devices(state);
 }
 
@@ -282,7 +282,7 @@ static void collect_figures(struct gs_state *state)
 static void write_figures(struct gs_state *state, struct gs_output_contents *outputs)
 {
     const struct gs_report_config config = {.version = GPUSHIM_VERSION,
-                                            .host = host,
+                                            .hostname = hostname,
                                             .rank = gs_log_rank(),
                                             .pid = state->pid,
                                             .running = true,

@@ -75,7 +75,7 @@ static void describe(const struct gs_options *options, struct gs_state_process *
     process->rank = gs_log_rank();
     process->stack_depth = options->stack_depth;
     gs_boot_id(process->boot, sizeof(process->boot));
-    (void)gethostname(process->host, sizeof(process->host) - 1);
+    (void)gethostname(process->hostname, sizeof(process->hostname) - 1);
     gs_command_line(command);
     strcpy(process->command, command);
     ssize_t length =

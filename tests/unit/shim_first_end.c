@@ -23,7 +23,7 @@ static void expect_first(const struct end *ends, size_t count, const char *wante
         const struct gs_report_file file = {.pid = 10 + i,
                                             .rank = ends[i].rank,
                                             .killed = true,
-                                            .host = "node",
+                                            .hostname = "node",
                                             .command = "job",
                                             .ending = "ended without a report"};
         ended[0].unix_ms = ends[i].unix_ms;

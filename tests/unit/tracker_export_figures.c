@@ -161,7 +161,7 @@ Test(export_openmetrics, a_leak_a_pool_and_its_owner)
     struct gs_report_device device = {.pooled = true, .pool_allocs = 1000};
     uint32_t id;
 
-    config.host = "n\"07";
+    config.hostname = "n\"07";
     config.rank = 3;
     config.devices = &device;
     config.device_count = 1;

@@ -171,7 +171,7 @@ struct gs_report_config test_report_config(void)
 
     return (struct gs_report_config){.version = "0.1.0",
                                      .command = "./app --fast",
-                                     .host = "n07",
+                                     .hostname = "n07",
                                      .rank = -1,
                                      .pid = 41233,
                                      .ending = "exit 0",

@@ -125,7 +125,7 @@ struct gs_report_refusal {
 struct gs_report_config {
     const char *version;
     const char *command; /* the command line, shortened by the caller */
-    const char *host;
+    const char *hostname;
     int rank; /* < 0: none */
     long pid;
     const char *ending;    /* "exit 0", "_exit 3", "exec /bin/x", "SIGTERM" */

@@ -23,7 +23,7 @@ struct gs_state_process {
     int32_t rank;         /* < 0: none */
     uint32_t stack_depth; /* frames stored of a stack */
     char boot[40];        /* identifies the boot of the system */
-    char host[128], command[192];
+    char hostname[128], command[192];
     char program[256]; /* path of its file; empty: not known, or too long */
     char ending[160];  /* empty: no last report was written */
 /* The ending of a process that ran on. */

@@ -66,7 +66,7 @@ enum gs_status gs_state_read_header(const void *data, size_t bytes,
     memcpy(header, data, sizeof(*header));
     gs_image_end_text(header->version, sizeof(header->version));
     gs_image_end_text(header->process.boot, sizeof(header->process.boot));
-    gs_image_end_text(header->process.host, sizeof(header->process.host));
+    gs_image_end_text(header->process.hostname, sizeof(header->process.hostname));
     gs_image_end_text(header->process.command, sizeof(header->process.command));
     header->process.program[sizeof(header->process.program) - 1] =
         '\0'; /* to be opened */

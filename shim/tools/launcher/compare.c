@@ -182,7 +182,7 @@ static const char again[] = "its process is counted already";
 struct seen {
     UT_hash_handle hh;
     struct seen_key {
-        uint64_t names[2]; /* of host and command */
+        uint64_t names[2]; /* of hostname and command */
         uint64_t pid, start_s;
     } key;
 };
@@ -203,7 +203,7 @@ struct merge {
  * second or so. */
 static bool is_again(struct merge *merge, const struct gs_report_file *file)
 {
-    struct gs_place_key names = gs_place_key_of_names(file->host, file->command);
+    struct gs_place_key names = gs_place_key_of_names(file->hostname, file->command);
     struct seen_key key = {
         {names.words[0], names.words[1]}, file->pid, file->start_unix_ms / 1000};
     for (unsigned i = 0; i < 3; i++) {

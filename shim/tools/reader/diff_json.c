@@ -20,7 +20,7 @@ static void put_report(struct gs_json *json, const struct gs_report_file *file,
     gs_json_member_text(json, "file", path);
     gs_json_member(json, "pid", file->pid);
     gs_json_member_or_null(json, "rank", file->rank != UINT64_MAX, file->rank);
-    gs_json_member_text(json, "host", file->host);
+    gs_json_member_text(json, "host", file->hostname);
     gs_json_member_text(json, "command", file->command);
     gs_json_member_text(json, "ending", file->ending);
     gs_json_member_bool(json, "running", file->running);

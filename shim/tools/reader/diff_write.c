@@ -66,8 +66,8 @@ static void write_file(const struct gs_report_file *file, const char *path, char
     gs_text_add(text, "%c: ", letter);
     gs_text_add_foreign(text, path);
     gs_text_add(text, "   %s   %s%s%s   %s\n", file->command,
-                gs_report_file_who(file, who), file->host[0] ? " on " : "", file->host,
-                file->ending);
+                gs_report_file_who(file, who), file->hostname[0] ? " on " : "",
+                file->hostname, file->ending);
 }
 
 static void write_rebuilt(const struct gs_diff *diff, struct gs_text *text)

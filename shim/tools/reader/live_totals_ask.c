@@ -113,7 +113,7 @@ static void read_host(struct gs_json_read *json, void *self)
 {
     struct gs_live_totals *totals = self;
     const char *text = gs_json_read_text(json);
-    (void)snprintf(totals->process.host, sizeof(totals->process.host), "%s",
+    (void)snprintf(totals->process.hostname, sizeof(totals->process.hostname), "%s",
                    text ? text : "");
 }
 

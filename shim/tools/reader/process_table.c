@@ -17,9 +17,9 @@
 /* ---- devices ----------------------------------------------------------------------- */
 
 /* A device that processes had memory on. Each has its own ordinals; devices of different
- * processes are the same if host and PCI bus id are. */
+ * processes are the same if the hostname and PCI bus id are. */
 struct gs_shared_device {
-    char host[sizeof(((struct gs_state_process *)0)->host)];
+    char hostname[sizeof(((struct gs_state_process *)0)->hostname)];
     char bus[GS_STATE_BUS_BYTES]; /* "0" if the id is not known */
     char name[GS_STATE_DEVICE_BYTES];
     uint64_t peak_bytes; /* the sum over processes */
@@ -32,9 +32,9 @@ static struct gs_shared_device *find_device(struct gs_process_table *table,
 {
     for (size_t i = 0; i < table->device_count; i++) {
         struct gs_shared_device *known = &table->devices[i];
-        bool same_host = strcmp(known->host, like->host) == 0;
-        table->of_hosts = table->of_hosts || !same_host;
-        if (same_host && strcmp(known->bus, like->bus) == 0) {
+        bool same_hostname = strcmp(known->hostname, like->hostname) == 0;
+        table->of_hosts = table->of_hosts || !same_hostname;
+        if (same_hostname && strcmp(known->bus, like->bus) == 0) {
             return known;
         }
     }
@@ -54,7 +54,7 @@ static void add_devices(struct gs_process_table *table, const struct gs_report_f
         if (found->peak_bytes == 0) {
             continue;
         }
-        (void)snprintf(like.host, sizeof(like.host), "%s", file->host);
+        (void)snprintf(like.hostname, sizeof(like.hostname), "%s", file->hostname);
         (void)snprintf(like.name, sizeof(like.name), "%s",
                        found->name ? found->name : "");
         if (found->bus) {
@@ -78,11 +78,12 @@ static void write_devices(struct gs_process_table *table)
     for (size_t i = 0; i < table->device_count; i++) {
         const struct gs_shared_device *device = &table->devices[i];
         char bytes[24];
-        gs_text_add(
-            &table->text, "gpushim: GPU %s %s%s%s: at most %s at once, by %u process%s\n",
-            device->bus, device->name, table->of_hosts ? " of " : "",
-            table->of_hosts ? device->host : "", gs_text_bytes(device->peak_bytes, bytes),
-            device->processes, device->processes == 1 ? "" : "es");
+        gs_text_add(&table->text,
+                    "gpushim: GPU %s %s%s%s: at most %s at once, by %u process%s\n",
+                    device->bus, device->name, table->of_hosts ? " of " : "",
+                    table->of_hosts ? device->hostname : "",
+                    gs_text_bytes(device->peak_bytes, bytes), device->processes,
+                    device->processes == 1 ? "" : "es");
     }
 }
 
@@ -91,7 +92,7 @@ static void write_devices(struct gs_process_table *table)
 /* A line of the table. */
 struct gs_process_row {
     char process[24], rank[24], peak[24], live[24], leaked[24], ending[128];
-    char host[sizeof(((struct gs_state_process *)0)->host)];
+    char hostname[sizeof(((struct gs_state_process *)0)->hostname)];
     uint64_t pid, peak_bytes, bytes; /* bytes: live or leaked */
     uint64_t allocs, errors, rank_number;
     bool has_live; /* `bytes` has not leaked */
@@ -353,7 +354,7 @@ static void note_end(struct gs_process_table *table, const struct gs_report_file
         return;
     }
     (void)snprintf(end.text, sizeof(end.text), "%s of %s, %s",
-                   gs_report_file_who(file, who), file->host, ending);
+                   gs_report_file_who(file, who), file->hostname, ending);
     *first = end;
 }
 
@@ -377,7 +378,7 @@ void gs_process_table_add(struct gs_process_table *table,
     *(live ? row->leaked : row->live) = '-';
     (void)gs_text_bytes(file->leaked_bytes, live ? row->live : row->leaked);
     (void)snprintf(row->ending, sizeof(row->ending), "%.99s", ending);
-    (void)snprintf(row->host, sizeof(row->host), "%s", file->host);
+    (void)snprintf(row->hostname, sizeof(row->hostname), "%s", file->hostname);
     row->pid = file->pid;
     row->peak_bytes = file->peak_bytes;
     row->bytes = file->leaked_bytes;
@@ -434,7 +435,7 @@ static void put_row(struct gs_json *json, const struct gs_process_row *row)
     gs_json_member(json, "pid", row->pid);
     gs_json_member_or_null(json, "rank", row->rank_number != UINT64_MAX,
                            row->rank_number);
-    gs_json_member_text(json, "host", row->host);
+    gs_json_member_text(json, "host", row->hostname);
     gs_json_member_text(json, "command", row->command);
     gs_json_member_text(json, "ending", row->ending);
     gs_json_member(json, "peak_bytes", row->peak_bytes);
@@ -448,7 +449,7 @@ static void put_row(struct gs_json *json, const struct gs_process_row *row)
 static void put_device(struct gs_json *json, const struct gs_shared_device *device)
 {
     gs_json_open(json, '{');
-    gs_json_member_text(json, "host", device->host);
+    gs_json_member_text(json, "host", device->hostname);
     gs_json_member_text(json, "device", device->bus);
     gs_json_member_text(json, "name", device->name);
     gs_json_member(json, "sum_of_peaks_bytes", device->peak_bytes);

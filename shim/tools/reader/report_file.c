@@ -190,10 +190,14 @@ static void *next_item(struct gs_json_read *json, void *array, size_t *count,
 static void read_process(struct gs_json_read *json, void *self)
 {
     static const struct gs_json_field fields[] = {
-        FIELD(gs_report_file, pid, NUMBER),   FIELD(gs_report_file, rank, NUMBER),
-        FIELD(gs_report_file, command, TEXT), FIELD(gs_report_file, program, TEXT),
-        FIELD(gs_report_file, host, TEXT),    FIELD(gs_report_file, ending, TEXT),
-        FIELD(gs_report_file, running, BOOL), FIELD(gs_report_file, no_start, TEXT),
+        FIELD(gs_report_file, pid, NUMBER),
+        FIELD(gs_report_file, rank, NUMBER),
+        FIELD(gs_report_file, command, TEXT),
+        FIELD(gs_report_file, program, TEXT),
+        {"host", offsetof(struct gs_report_file, hostname), GS_JSON_TEXT, NULL},
+        FIELD(gs_report_file, ending, TEXT),
+        FIELD(gs_report_file, running, BOOL),
+        FIELD(gs_report_file, no_start, TEXT),
         FIELD(gs_report_file, killed, BOOL)};
     FIELDS(json, fields, self);
 }
@@ -402,7 +406,7 @@ static bool read_members(char *text, enum gs_report_of of, struct gs_report_file
     }
     set_missing(&out->command);
     set_missing(&out->program);
-    set_missing(&out->host);
+    set_missing(&out->hostname);
     set_missing(&out->ending);
     out->is_copy = out->running && strncmp(out->ending, "as of ", 6) == 0;
     out->killed |= strcmp(out->ending, "ended without a report") == 0; /* older files */

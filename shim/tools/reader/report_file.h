@@ -70,7 +70,7 @@ struct gs_report_file {
     bool has_peaks;     /* GS_REPORT_OF_PEAK: the file says who had them */
     char *text;         /* the JSON, which contains the strings */
     uint64_t pid, rank; /* rank UINT64_MAX: none */
-    const char *command, *program, *host, *ending, *no_start;
+    const char *command, *program, *hostname, *ending, *no_start;
     uint64_t start_unix_ms, end_unix_ms;
     uint64_t killed_unix_ms; /* the end of a process that wrote no report itself */
     uint64_t errors, leaked_bytes, leaked_count, peak_bytes, allocs;

@@ -120,7 +120,7 @@ static struct gs_report_config describe(const struct gs_state_found *found, bool
     }
     config.version = header->version;
     config.command = process->command;
-    config.host = process->host;
+    config.hostname = process->hostname;
     config.rank = process->rank;
     config.pid = (long)process->pid;
     config.ending = ending_of(found, running);

@@ -324,7 +324,7 @@ static bool is_wanted(const struct gs_top_list *list, const struct gs_top_file *
     snprintf(pid, sizeof(pid), "%lld", (long long)file->shown->now.process.pid);
     return !list->filter[0] ||
            strcasestr(file->shown->now.process.command, list->filter) ||
-           strcasestr(file->shown->now.process.host, list->filter) ||
+           strcasestr(file->shown->now.process.hostname, list->filter) ||
            strstr(file->shown->now.container, list->filter) ||
            strstr(pid, list->filter) || strstr(file->path, list->filter);
 }
@@ -336,7 +336,7 @@ static bool is_twice(const struct gs_top_list *list, const struct gs_top_file *a
     for (const struct gs_top_file *file = list->files; file; file = file->hh.next) {
         if (!file->is_thread && file->shown &&
             !is_other(&file->shown->now.process, process) &&
-            strcmp(file->shown->now.process.host, process->host) == 0) {
+            strcmp(file->shown->now.process.hostname, process->hostname) == 0) {
             return true;
         }
     }
@@ -347,7 +347,7 @@ static bool is_device(const struct gs_top_device *device,
                       const struct gs_live_totals *totals,
                       const struct gs_live_totals_row *memory)
 {
-    return strcmp(device->totals->process.host, totals->process.host) == 0 &&
+    return strcmp(device->totals->process.hostname, totals->process.hostname) == 0 &&
            strcmp(device->memory->bus, memory->bus) == 0 &&
            (memory->bus[0] || device->memory->device == memory->device);
 }

@@ -34,7 +34,8 @@ struct gs_top_row {
     bool ended;
 };
 
-/* The processes of a device, by host and PCI bus id, or of a host's pinned memory. */
+/* The processes of a device, by hostname and PCI bus id, or of a machine's pinned memory.
+ */
 struct gs_top_device {
     const struct gs_live_totals *totals; /* of one of them */
     const struct gs_live_totals_row *memory;
@@ -50,7 +51,8 @@ struct gs_top_list {
     bool quiet;         /* nothing is said of files that are no state files */
     enum gs_top_sort sort;
     bool reversed;
-    char filter[GS_TOP_FILTER_BYTES]; /* part of the command, process id, host or path */
+    char filter[GS_TOP_FILTER_BYTES]; /* part of the command, process id, hostname or path
+                                       */
 
     struct gs_top_file *files; /* by path */
     uint64_t scanned_ns;       /* when folders were read */

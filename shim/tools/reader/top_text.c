@@ -47,7 +47,7 @@ void gs_top_write_head(const struct gs_top_list *list, struct gs_text *text)
 static int compare_devices(const void *left, const void *right)
 {
     const struct gs_top_device *a = left, *b = right;
-    int order = strcmp(a->totals->process.host, b->totals->process.host);
+    int order = strcmp(a->totals->process.hostname, b->totals->process.hostname);
     return order ? order
                  : (a->memory->device > b->memory->device) -
                        (a->memory->device < b->memory->device);
@@ -63,11 +63,11 @@ void gs_top_write_devices(struct gs_top_list *list, struct gs_text *text)
         return;
     }
     qsort(list->devices, list->device_count, sizeof(*list->devices), compare_devices);
-    hosts = strcmp(list->devices[0].totals->process.host,
-                   list->devices[list->device_count - 1].totals->process.host) != 0;
+    hosts = strcmp(list->devices[0].totals->process.hostname,
+                   list->devices[list->device_count - 1].totals->process.hostname) != 0;
     for (unsigned i = 0; i < list->device_count; i++) {
         const struct gs_top_device *device = &list->devices[i];
-        gs_text_add(text, "%s%s%s", space, hosts ? device->totals->process.host : "",
+        gs_text_add(text, "%s%s%s", space, hosts ? device->totals->process.hostname : "",
                     hosts ? " " : "");
         if (device->memory->device == GS_LIVE_TOTALS_HOST) {
             gs_text_add(text, "host: %s live", gs_text_bytes(device->live_bytes, live));

@@ -136,7 +136,7 @@ static void put_process(const struct gs_export *export, struct gs_json *json)
     gs_json_member(json, "pid", (uint64_t)config->pid);
     gs_json_member_text(json, "command", config->command);
     gs_json_member_text(json, "program", export->job->program);
-    gs_json_member_text(json, "host", config->host);
+    gs_json_member_text(json, "host", config->hostname);
     if (config->rank >= 0) {
         gs_json_member(json, "rank", (uint64_t)config->rank);
     } else {

@@ -115,7 +115,7 @@ static void put_properties(struct junit *junit)
     put_property(junit, "command", config->command);
     put_property(junit, "program", junit->export->job->program);
     put_number(junit, "pid", (uint64_t)config->pid);
-    put_property(junit, "host", config->host);
+    put_property(junit, "host", config->hostname);
     if (config->rank >= 0) {
         put_number(junit, "rank", (uint64_t)config->rank);
     }
@@ -136,14 +136,14 @@ static void put_suite(struct junit *junit, const struct tally *tally)
 {
     const struct gs_export *export = junit->export;
     uint64_t ms = export->source->now_ns / 1000000, end_ms = export->job->end_unix_ms;
-    const char *host = export->config->host;
+    const char *hostname = export->config->hostname;
     char text[32];
 
     gs_out_text(&junit->out, "  <testsuite");
     put_attribute(junit, "name",
                   export->config->command ? export->config->command : "gpushim");
     put_attribute(junit, "timestamp", gs_out_time(end_ms > ms ? end_ms - ms : 0, text));
-    put_attribute(junit, "hostname", host && host[0] ? host : "localhost");
+    put_attribute(junit, "hostname", hostname && hostname[0] ? hostname : "localhost");
     put_count(junit, "tests", tally->tests);
     put_count(junit, "failures", tally->failures);
     put_count(junit, "errors", 0);

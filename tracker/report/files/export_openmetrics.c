@@ -56,7 +56,7 @@ static void put_sample(struct metrics *metrics, enum gs_metric_row row)
         gs_out_text(&metrics->out, "_total");
     }
     metrics->separator = '{';
-    put_label(metrics, "host", config->host ? config->host : "");
+    put_label(metrics, "host", config->hostname ? config->hostname : "");
     put_label_number(metrics, "pid", (uint64_t)config->pid);
     if (config->rank >= 0) {
         put_label_number(metrics, "rank", (uint64_t)config->rank);

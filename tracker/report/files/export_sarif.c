@@ -133,8 +133,8 @@ static void put_invocation(struct sarif *sarif)
     put_time(json, "startTimeUtc", end_ms > ms ? end_ms - ms : 0);
     put_time(json, "endTimeUtc", end_ms);
     gs_json_member(json, "processId", (uint64_t)config->pid);
-    if (config->host && config->host[0]) {
-        gs_json_member_text(json, "machine", config->host);
+    if (config->hostname && config->hostname[0]) {
+        gs_json_member_text(json, "machine", config->hostname);
     }
     put_notifications(sarif);
     gs_json_close(json, '}');

@@ -95,9 +95,9 @@ static void write_header(const struct gs_report_writer *writer)
     gs_text_add(writer->text, "%sgpushim %s: %s", writer->prefix,
                 config->version ? config->version : "",
                 gs_report_clean(config->command, clean, sizeof(clean)));
-    if (config->host && config->host[0]) {
+    if (config->hostname && config->hostname[0]) {
         gs_text_add(writer->text, "   host %s",
-                    gs_report_clean(config->host, clean, sizeof(clean)));
+                    gs_report_clean(config->hostname, clean, sizeof(clean)));
     }
     if (config->rank >= 0) {
         gs_text_add(writer->text, "  rank %d", config->rank);
