@@ -4,7 +4,7 @@
  * Device memory cannot hold headers, so every block, index node and segment has a record
  * in host memory. A 28-bit id (0: none), half the size of a pointer, names an item. An
  * item's memory never moves, and stays mapped until the pool is destroyed: a stale id or
- * pointer reads an old record, never unmapped memory. The pool does not use the host's
+ * pointer reads an old record, never unmapped memory. The pool does not use the program's
  * malloc, because it runs inside other people's allocators.
  *
  * A heap keeps a small stock of free items, so that splitting and coalescing take no

@@ -46,7 +46,7 @@ static struct gs_bad_use bad_use(const struct gs_use *use, enum gs_error_kind ki
                                .call = use->call};
 }
 
-static void report(struct gs_state *state, struct gs_bad_use *bad)
+static void report_bad_use(struct gs_state *state, struct gs_bad_use *bad)
 {
     if (!state->tracker) {
         return;
@@ -65,7 +65,7 @@ static void report_extent(struct gs_state *state, const struct gs_use *use,
     struct gs_bad_use bad = bad_use(use, kind);
     bad.extent_addr = extent->addr;
     bad.extent_bytes = extent->bytes;
-    report(state, &bad);
+    report_bad_use(state, &bad);
 }
 
 static void report_former(struct gs_state *state, const struct gs_use *use,
@@ -73,7 +73,7 @@ static void report_former(struct gs_state *state, const struct gs_use *use,
 {
     struct gs_bad_use bad = bad_use(use, GS_ERROR_USE_AFTER_FREE);
     bad.former = *former;
-    report(state, &bad);
+    report_bad_use(state, &bad);
 }
 
 /* ---- queries of the driver and the system --------------------------------------- */
@@ -172,7 +172,7 @@ static bool check_freed(struct gs_state *state, struct gs_pool *pool,
         report_former(state, use, &former);
     } else {
         struct gs_bad_use bad = bad_use(use, GS_ERROR_STRAY_USE);
-        report(state, &bad);
+        report_bad_use(state, &bad);
     }
     return true;
 }
@@ -236,7 +236,7 @@ static bool check_pooled(struct gs_state *state, struct gs_pool *pool,
     }
     if (range.claimed && pool == state->pool && gs_releasable_lacks(range.block_addr)) {
         struct gs_bad_use bad = bad_use(use, GS_ERROR_RELEASED_USE);
-        report(state, &bad);
+        report_bad_use(state, &bad);
         *refused = true;
         return true;
     }

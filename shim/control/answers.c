@@ -228,7 +228,8 @@ void gs_answer_trace(struct gs_state *state, char *text, struct gs_answer *out)
 
 /* ---- reports ----------------------------------------------------------------------- */
 
-static void report(struct gs_state *state, struct gs_interim what, struct gs_answer *out)
+static void answer_report(struct gs_state *state, struct gs_interim what,
+                          struct gs_answer *out)
 {
     if (!state->tracker) {
         gs_answer_refuse(out, "nothing is recorded: GPUSHIM_TRACK=off");
@@ -251,20 +252,21 @@ static void report(struct gs_state *state, struct gs_interim what, struct gs_ans
 void gs_answer_dump(struct gs_state *state, char *text, struct gs_answer *out)
 {
     (void)text;
-    report(state, (struct gs_interim){.ending = "on gpushim dump"}, out);
+    answer_report(state, (struct gs_interim){.ending = "on gpushim dump"}, out);
 }
 
 static void answer_detach(struct gs_state *state, char *text, struct gs_answer *out)
 {
     (void)text;
-    report(state, (struct gs_interim){.ending = GS_STATE_DETACHED}, out);
+    answer_report(state, (struct gs_interim){.ending = GS_STATE_DETACHED}, out);
 }
 
 void gs_answer_owners(struct gs_state *state, char *text, struct gs_answer *out)
 {
     (void)text;
-    report(state,
-           (struct gs_interim){.ending = "on gpushim owners", .owners_alone = true}, out);
+    answer_report(
+        state, (struct gs_interim){.ending = "on gpushim owners", .owners_alone = true},
+        out);
 }
 
 /* The tracker's data, as a state file has it: it changes while it is sent. */
@@ -297,7 +299,8 @@ void gs_answer_export(struct gs_state *state, char *text, struct gs_answer *out)
         gs_answer_refuse(out, "it has not counted all allocations: start it with "
                               "GPUSHIM_OUTPUT=collapsed-total");
     } else {
-        report(state, (struct gs_interim){.ending = "on gpushim export", .format = &row},
-               out);
+        answer_report(state,
+                      (struct gs_interim){.ending = "on gpushim export", .format = &row},
+                      out);
     }
 }

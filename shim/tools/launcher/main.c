@@ -19,7 +19,7 @@
 #include "shim/tools/replay/replay.h"
 
 /* Returns the exit status. */
-static int report(const struct gs_arguments *arguments)
+static int report_command(const struct gs_arguments *arguments)
 {
     size_t count = 0;
     int status = 0;
@@ -91,7 +91,7 @@ int main(int unused, char **argv)
     gs_arguments_read(argv + 1, &arguments);
     switch (arguments.verb) {
     case GS_VERB_REPORT:
-        return report(&arguments);
+        return report_command(&arguments);
     case GS_VERB_HTML:
         return gs_html_write(&arguments);
     case GS_VERB_DIFF:

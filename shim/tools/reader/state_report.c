@@ -236,8 +236,8 @@ static const struct gs_state_end *end_in_file(const struct gs_state_process *pro
 }
 
 /* Returns the exit status. *problem: why the file cannot be read, NULL if it can. */
-static int report(const char *state_file, const struct gs_state_visit *visit,
-                  const char **problem)
+static int report_state_file(const char *state_file, const struct gs_state_visit *visit,
+                             const char **problem)
 {
     const struct gs_options *options = gs_state_settings();
     static struct gs_state_open state;
@@ -266,7 +266,7 @@ static int report(const char *state_file, const struct gs_state_visit *visit,
 int gs_state_report(const char *state_file)
 {
     const char *problem;
-    int status = report(state_file, NULL, &problem);
+    int status = report_state_file(state_file, NULL, &problem);
     if (problem) {
         gs_log_line(GS_LOG_ERROR, "%.600s: %s; no report", state_file, problem);
     }
@@ -294,7 +294,7 @@ bool gs_state_report_ended(char *bytes, size_t length, const struct gs_state_end
 bool gs_state_visit(const char *state_file, const struct gs_state_visit *visit,
                     const char **problem)
 {
-    (void)report(state_file, visit, problem);
+    (void)report_state_file(state_file, visit, problem);
     return !*problem;
 }
 
