@@ -145,6 +145,45 @@ same_replay_case() {
 }
 add_case "advise replay as the build's" same_replay_case
 
+# expect_replay FIGURES ARGUMENT...: a replay of trace.csv has these members of its JSON.
+expect_replay() {
+  run_in replay -- "$gpushim" replay --json --repeat 1 "${@:2}" trace.csv
+  expect_text replay.out "$1"
+}
+
+# Two blocks of 4 MiB are freed, then one of 8 MiB is needed, and one of 4 MiB. The driver makes a call for each
+# operation and never has more than is live. The pool keeps the two, and on a small device returns them to get the
+# third; pages that move make the third of the two. A figure that is another way's, a device of another size or a
+# search that ends too early would be seen here alone.
+replay_figures_case() {
+  need_file "$gpushim"
+  printf '%s\n' 0,a,1,4194304,0 1,a,2,4194304,0 2,f,1,4194304,0 3,f,2,4194304,0 4,a,3,8388608,0 5,f,3,8388608,0 \
+    6,a,4,4194304,0 >trace.csv
+  expect_replay '"reserved_peak_bytes": 8388608, "driver_calls": 7,.* "device_bytes": null,' --through native-model
+  expect_replay '"reserved_peak_bytes": 16777216, "driver_calls": 3,.* "remap_calls": 0,.* "smallest_bytes": null,'
+  expect_replay '"reserved_peak_bytes": 16777216, "driver_calls": 3,' --through blocks
+  expect_replay '"reserved_peak_bytes": 20971520, "driver_calls": 4,' --ready after:9
+  expect_replay '"device_fits": true, "device_driver_calls": 9, "device_waits": 0,' --device 9M
+  expect_replay '"device_fits": true, "device_driver_calls": 10, "device_waits": 0,' --device 9M --through blocks
+  expect_replay '"device_fits": true, "device_driver_calls": 9, "device_waits": 1,' --device 9M --ready after:9
+  expect_status replay 0
+  expect_replay '"device_bytes": 8388608, "device_fits": true,.* "smallest_bytes": 8388608, "native_smallest_bytes": 8388608,' \
+    --smallest --device 1x
+  expect_replay '"smallest_bytes": 8388608, "native_smallest_bytes": 8388608,' --smallest --through blocks
+  expect_replay '"device_bytes": 4194304, "device_fits": false, "device_driver_calls": null,' --device 5M
+  expect_status replay 1
+  run_in moving GPUSHIM_POOL_VMM=on -- "$gpushim" replay --json --repeat 1 --device 8M trace.csv
+  expect_text moving.out '"reserved_peak_bytes": 8388608, "driver_calls": 2, "remap_calls": [1-9][0-9]*,'
+  expect_text moving.out '"device_fits": true, "device_driver_calls": 2,'
+  run_in text -- "$gpushim" replay --repeat 1 --smallest --device 9M trace.csv
+  expect_text text.out '^  reserved at most +16[.]0 MiB, 2[.]000 x live$'
+  expect_text text.out '^  driver calls +2250[.]0 per 1,000 allocations, 0 waits, on 9M [(]8 MiB[)]$'
+  expect_text text.out "^  smallest device +8 MiB, 1[.]0000 x the modelled driver's 8 MiB\$"
+  run_in text -- "$gpushim" replay --repeat 1 --device 5M trace.csv
+  expect_text text.out '^  out of memory +at operation 1, for 4194304 bytes, on 5M [(]4 MiB[)]$'
+}
+add_case "advise replay figures" replay_figures_case
+
 # ---- What is no trace, and no use of the commands ------------------------------------------
 
 # refused STATUS TEXT ARGUMENT...: one line on stderr, nothing on stdout.

@@ -329,6 +329,45 @@ top_keys_case() {
 }
 add_case "top keys" top_keys_case
 
+# The row that the keys choose is the one that Enter opens, and is on the screen however short the screen is.
+top_rows_case() {
+  local order=() key
+
+  start_programs 3
+  start_screen 100 20 -- -d 0.2 live
+  expect_screen '^ +[0-9]+ +0  6[.]01 MiB .* rank 2: '
+  keys s s s s
+  expect_screen ' sort: pid$'
+  mapfile -t order < <(grep -oE 'rank [0-9]' screen)
+  expect_equal "rows, of a device and of pinned memory" 6 "${#order[@]}"
+  for key in j:1 Down:2 j:3 k:2 Home:0 Up:0 End:5 PPage:0 NPage:5 j:5; do
+    keys "${key%:*}" Enter
+    expect_screen "^${order[${key#*:}]}  runs  "
+    keys q
+    expect_screen ' sort: pid$'
+  done
+  tmux -L "$socket" resize-window -x 100 -y 6
+  expect_screen "${order[5]}: "
+  expect_no_text screen "${order[0]}: "
+  keys Home
+  expect_screen "${order[0]}: "
+  expect_no_text screen "${order[5]}: "
+  tmux -L "$socket" resize-window -x 100 -y 20
+  keys / 'nothing' Enter
+  expect_screen '^  no process matches the filter$'
+  keys j Escape
+  expect_screen '3 processes, '
+  keys s
+  expect_screen ' sort: command$'
+  keys / 'x' Escape
+  expect_screen '3 processes, '
+  keys s
+  expect_screen ' sort: growth$'
+  keys q
+  expect_restored 0
+}
+add_case "top chosen row" top_rows_case
+
 # A bad setting is told before the screen begins, not in it.
 top_settings_case() {
   start_programs 1
