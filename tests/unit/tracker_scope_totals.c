@@ -94,8 +94,10 @@ static void expect_equal(uint32_t scope, int device, const struct model *model)
     struct gs_scope_totals found;
 
     cr_assert(gs_tracker_scope_totals(tracker, scope, device, &found));
-    cr_expect_eq(found.live_bytes, model->live, "scope %u, %d: live", scope, device);
-    cr_expect_eq(found.peak_bytes, model->peak, "scope %u, %d: peak", scope, device);
+    cr_expect_eq(found.live_bytes, (uint64_t)model->live, "scope %u, %d: live", scope,
+                 device);
+    cr_expect_eq(found.peak_bytes, (uint64_t)model->peak, "scope %u, %d: peak", scope,
+                 device);
     cr_expect_eq(found.allocs, model->allocs, "scope %u, %d: allocs", scope, device);
     cr_expect_eq(found.alloc_bytes, model->alloc_bytes);
     cr_expect_eq(found.frees, model->frees, "scope %u, %d: frees", scope, device);

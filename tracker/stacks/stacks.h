@@ -110,8 +110,8 @@ void gs_stacks_destroy(struct gs_stacks *stacks);
 enum gs_unwinder gs_stacks_unwinder(const struct gs_stacks *stacks);
 
 /*
- * Captures the calling thread's stack. Never allocates from the program's malloc on the fast
- * path; takes no lock for a known stack; preserves errno. The stack begins with the
+ * Captures the calling thread's stack. Never allocates from the program's malloc on the
+ * fast path; takes no lock for a known stack; preserves errno. The stack begins with the
  * caller of this function, or further out, outside the caller's own range. Returns its
  * id, 0 if there is none: off, out of memory, over the limit, or a nested call (an
  * allocation by the loader or the unwinder; a signal handler).
