@@ -52,7 +52,7 @@ enum { THREADS = 4, BUFFERS = 6, BATCH = 3, MOST = 6000, TAKEN = 3, RETAINED = 4
     row(stretch_begin) row(stretch_get) row(stretch_end)                                 \
     row(find_allocation) row(visit_allocations) row(get_stack)                           \
     row(snapshot_take) row(snapshot_difference) row(snapshot_free)                       \
-    row(scope_begin) row(scope_end) row(scope_statistics)                                \
+    row(scope_begin) row(scope_end) row(scope_statistics) row(scope_path)                \
     row(stream_alloc) row(stream_free) row(stream_uses)
 #define OTHERS(row)                                                                      \
     row(library) row(library_version) row(result_text) row(pressure_text)                \
@@ -505,7 +505,7 @@ static void do_group(struct world *world)
         judge(world, F_group_create,
               gpushim_group_create(out ? group : NULL, names_of[which], place,
                                    below(world, 4)),
-              !out || place > GPUSHIM_MANAGED || which == 2 || which == 3, FINE);
+              !out || place > GPUSHIM_MANAGED || which == 2, FINE);
     none = !group->begun;
     if (left > 100 || once_in(world, 20))
         judge(world, F_group_clear, gpushim_group_clear(group), none, FINE);
@@ -871,10 +871,10 @@ static void do_scopes(struct world *world)
     static const char long_name[] =
         "0123456789012345678901234567890123456789012345678901234567890123"
         "0123456789012345678901234567890123456789012345678901234567890123";
-    static const char *const scopes[] = {"step",    "forward", "x",   "\n", "%s%n",
-                                         long_name, NULL,      "a/b", "",   "more"};
+    static const char *const scopes[] = {"step",    "forward", "x", "\n",  "%s%n",
+                                         long_name, NULL,      "",  "a/b", "more"};
     size_t which = below(world, APP_COUNT(scopes));
-    bool wrong = which >= 5 && which <= 8;
+    bool wrong = which >= 5 && which <= 7;
 
     if (once_in(world, 2)) {
         judge(world, F_scope_end, gpushim_scope_end(), false,
@@ -891,6 +891,10 @@ static void do_scopes(struct world *world)
     judge(world, F_scope_statistics, gpushim_scope_statistics(path, device, out),
           !out || !path || !path[0] || device >= 1000 ||
               (device < GPUSHIM_IMPORTED && device != GPUSHIM_ALL_DEVICES),
+          FINE | ABSENT);
+    char own[GPUSHIM_SCOPE_BYTES], *to = once_in(world, 9) ? NULL : own;
+    size_t capacity = once_in(world, 9) ? 0 : sizeof(own);
+    judge(world, F_scope_path, gpushim_scope_path(to, capacity), !to || capacity == 0,
           FINE | ABSENT);
 }
 
