@@ -8,6 +8,7 @@
  */
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <fenv.h>
 #include <math.h>
 #include <poll.h>
@@ -23,8 +24,10 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/select.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -262,6 +265,51 @@ static void in_timed_receive(void)
     }
 }
 
+/* A call that ends for want of time. */
+static void expect_late(const char *what, long got)
+{
+    int error = errno;
+    expect(what, got, -1);
+    expect(what, error, EAGAIN);
+}
+
+/* By a socket that takes and has no more, each a call of its own to the kernel. */
+static void *send_in_vain(void *unused)
+{
+    static char block[4096];
+    int ends[2], held[2];
+    struct timeval time = {.tv_usec = 8000};
+    struct iovec vector = {block, sizeof(block)};
+    struct mmsghdr message = {.msg_hdr = {.msg_iov = &vector, .msg_iovlen = 1}};
+    int file = open("/proc/self/exe", O_RDONLY);
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0 || pipe(held) != 0 ||
+        write(held[1], block, 8) != 8 ||
+        setsockopt(ends[0], SOL_SOCKET, SO_SNDTIMEO, &time, sizeof(time)) != 0 ||
+        setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &time, sizeof(time)) != 0) {
+        bad("no sockets");
+    }
+    while (send(ends[0], block, sizeof(block), MSG_DONTWAIT) > 0) {
+    }
+    while (!is_over()) {
+        expect_late("send", send(ends[0], block, sizeof(block), 0));
+        expect_late("sendmmsg", sendmmsg(ends[0], &message, 1, 0));
+        expect_late("pwritev2", pwritev2(ends[0], &vector, 1, -1, 0));
+        expect_late("sendfile", sendfile(ends[0], file, NULL, 8));
+        expect_late("preadv2", preadv2(ends[0], &vector, 1, -1, 0));
+        expect_late("splice", splice(held[0], NULL, ends[0], NULL, 8, 0));
+    }
+    return unused;
+}
+
+/* The library is loaded by the first thread: malloc and the loader may be in a send. */
+static void in_timed_send(void)
+{
+    pthread_t sender;
+    expect("pthread_create", pthread_create(&sender, NULL, send_in_vain, NULL), 0);
+    in_sleeps();
+    (void)pthread_join(sender, NULL);
+}
+
 static void in_alarms(void)
 {
     sigset_t blocked, none;
@@ -497,6 +545,7 @@ static const struct {
               {"timed-poll", in_timed_poll, 0},
               {"timed-futex", in_timed_futex, 0},
               {"timed-receive", in_timed_receive, 0},
+              {"timed-send", in_timed_send, 0},
               {"alarms", in_alarms, 0},
               {"restarting-storm", in_restarting_storm, 0},
               {"interrupting-storm", in_interrupting_storm, 0},

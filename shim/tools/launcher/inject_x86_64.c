@@ -172,7 +172,12 @@ static const struct {
     {SYS_recvmmsg, true, GS_CALL_OTHER},
     {SYS_sendto, true, GS_CALL_OTHER},
     {SYS_sendmsg, true, GS_CALL_OTHER},
+    {SYS_sendmmsg, true, GS_CALL_OTHER},
     {SYS_writev, true, GS_CALL_OTHER},
+    {327 /* preadv2 */, true, GS_CALL_OTHER},
+    {328 /* pwritev2 */, true, GS_CALL_OTHER},
+    {SYS_sendfile, true, GS_CALL_OTHER},
+    {SYS_splice, true, GS_CALL_OTHER},
     {SYS_connect, true, GS_CALL_OTHER},
     {426 /* io_uring_enter */, true, GS_CALL_OTHER},
 };
