@@ -52,6 +52,25 @@ keeps_pool_case() {
 }
 add_case "beside a memory checker, pool asked for" keeps_pool_case
 
+# Tools that look for races, with the file for them: none in a program that has none. Seen here
+# alone: a race that they find in code which is not in libgpushim.so, such as the C library's.
+# race_tool_case TOOL
+race_tool_case() {
+  local supp=$sources/scripts/package/valgrind.supp
+
+  need valgrind
+  run_in native CUDASIM_MEMORY=64M CUDASIM_DEVICES=1 -- \
+    valgrind --tool="$1" --error-exitcode=99 "$apps/handover_linked"
+  expect_status native 0
+  run_in shim CUDASIM_MEMORY=64M CUDASIM_DEVICES=1 LD_PRELOAD="$shim" -- valgrind -v --tool="$1" \
+    --error-exitcode=99 --suppressions="$supp" --log-file=tool.log "$apps/handover_linked"
+  expect_same native shim
+  expect_clean shim.err
+  expect_text tool.log 'used_suppression: +[0-9]+ gpushim: ' # without the file these are errors
+}
+add_case "beside Helgrind" race_tool_case helgrind
+add_case "beside DRD" race_tool_case drd
+
 # Another dlsym, in front of ours or behind. What it counts natively it counts with us in
 # front or behind, but for the look-ups behind: ours answers what it has to answer.
 # hooks_case PROGRAM ORDER
