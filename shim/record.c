@@ -63,6 +63,9 @@ static uint32_t in_scope(struct gs_state *state, uint32_t stack)
         gs_tracker_scope_missed(state->tracker, scope); /* no room for its stack */
         return stack;
     }
+    if (scope && !gs_stack_left_out(stack)) {
+        gs_scopes_settle(stack);
+    }
     return scope ? gs_tracker_scope_stack(state->tracker, stack, scope) : stack;
 }
 
@@ -130,13 +133,22 @@ struct gs_sampling gs_record_sampling(const struct gs_options *options)
     return sampling;
 }
 
-/* The stack of an allocation; or its substitute, if only some stacks are recorded. */
+/* choose_stack if only some stacks are recorded. */
 static __attribute__((noinline)) uint32_t
-choose_stack(struct gs_state *state, enum gs_memory_kind kind, uint64_t bytes)
+choose_sampled(struct gs_state *state, enum gs_memory_kind kind, uint64_t bytes)
 {
-    uint32_t instead =
-        is_sampled ? gs_tracker_choose_stack(state->tracker, kind, bytes) : 0;
+    uint32_t instead = gs_tracker_choose_stack(state->tracker, kind, bytes);
     return instead == 0 && state->stacks ? gs_stacks_capture(state->stacks) : instead;
+}
+
+/* The stack of an allocation; or its substitute, if only some stacks are recorded. */
+static inline uint32_t choose_stack(struct gs_state *state, enum gs_memory_kind kind,
+                                    uint64_t bytes)
+{
+    if (is_sampled) {
+        return choose_sampled(state, kind, bytes);
+    }
+    return state->stacks ? gs_stacks_capture(state->stacks) : 0;
 }
 
 /* Returns true if recording is stopped now. */
@@ -291,6 +303,18 @@ static __attribute__((noinline)) uint32_t made_watched(struct gs_state *state,
     return record(state, call, key, bytes, block, stack, true, traced);
 }
 
+/* The record of a block that may be in a scope. */
+static inline void record_scoped(struct gs_state *state, const struct gs_call *call,
+                                 uint64_t addr, size_t bytes, struct gs_block *block,
+                                 uint32_t stack)
+{
+    if (GS_UNLIKELY(!gs_scopes_are_settled(stack))) {
+        stack = in_scope(state, stack);
+    }
+    gs_block_set_tag_late(block, addr,
+                          gs_record_add_block(state, call, addr, bytes, stack, true));
+}
+
 void gs_record_detailed_block(struct gs_state *state, const struct gs_call *call,
                               uint64_t addr, size_t bytes, struct gs_block *block)
 {
@@ -304,10 +328,10 @@ void gs_record_detailed_block(struct gs_state *state, const struct gs_call *call
     }
     uint32_t stack = choose_stack(state, call->kind, bytes);
     if (__atomic_load_n(&is_scoped, __ATOMIC_RELAXED)) {
-        (void)record(state, call, addr, bytes, block, stack, true, false);
-        return;
+        record_scoped(state, call, addr, bytes, block, stack);
+    } else {
+        block->live.tag = gs_record_add_block(state, call, addr, bytes, stack, false);
     }
-    block->live.tag = gs_record_add_block(state, call, addr, bytes, stack);
 }
 
 uint32_t gs_record_alloc(struct gs_state *state, const struct gs_call *call, uint64_t key,

@@ -124,16 +124,19 @@ void gs_record_detailed_block(struct gs_state *state, const struct gs_call *call
 void gs_record_detailed_end(struct gs_state *state, uint32_t id, enum gs_api api,
                             uint64_t addr, enum gs_trace_how how);
 
+/* `scoped`: it may be in a scope, and the stack is one of gs_tracker_scope_stack. */
 static inline uint32_t gs_record_add_block(struct gs_state *state,
                                            const struct gs_call *call, uint64_t addr,
-                                           size_t bytes, uint32_t stack)
+                                           size_t bytes, uint32_t stack, bool scoped)
 {
     struct gs_tracked_who who = {.thread = gs_thread_id(), .stack = stack};
     struct gs_tracked_how how = {.device = (int16_t)call->device,
                                  .api = gs_record_api(call->api),
                                  .kind = call->kind};
-    uint32_t tag = gs_tracker_add_block(state->tracker, addr, bytes,
-                                        (uint64_t)(uintptr_t)call->owner, who, how);
+    uint64_t owner = (uint64_t)(uintptr_t)call->owner;
+    uint32_t tag =
+        scoped ? gs_tracker_add_scoped_block(state->tracker, addr, bytes, owner, who, how)
+               : gs_tracker_add_block(state->tracker, addr, bytes, owner, who, how);
     if (GS_UNLIKELY(tag == 0)) {
         gs_record_missed();
     }
@@ -158,7 +161,8 @@ static inline void gs_record_block(struct gs_state *state,
     } else {
         const struct gs_call call = gs_call_in(context, kind, api);
         *tag = gs_record_add_block(state, &call, addr, bytes,
-                                   state->stacks ? gs_stacks_capture(state->stacks) : 0);
+                                   state->stacks ? gs_stacks_capture(state->stacks) : 0,
+                                   false);
     }
 }
 

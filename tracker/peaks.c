@@ -46,18 +46,6 @@ void gs_peak_watch_frees(struct gs_tracker *tracker, unsigned row)
     gs_tracker_lock_give(&tracker->peak_lock, GS_RANK_PEAK);
 }
 
-/* Counts a free in its scope. Returns true if the allocation was live at the peak. */
-static bool keep_scoped(struct gs_tracker *tracker, unsigned row,
-                        const struct gs_record *words, uint64_t tag)
-{
-    const struct gs_shared_row *shared = &tracker->shared[row];
-
-    gs_scopes_count_free(tracker, row, words, (tag & GS_TAG_LOST) != 0);
-    return __atomic_load_n(&shared->peak_number, __ATOMIC_RELAXED) != 0 &&
-           gs_stamp_order(words->stamp) <=
-               order_of(__atomic_load_n(&shared->peak_mark, __ATOMIC_RELAXED));
-}
-
 void gs_peak_set(struct gs_tracker *tracker, unsigned row, uint64_t now)
 {
     struct gs_shared_row *shared = &tracker->shared[row];
@@ -201,12 +189,28 @@ static GS_NOINLINE void keep(struct gs_tracker *tracker, struct gs_shard *shard,
                                 .peak = gs_peak_key(number, row)};
 }
 
+/* Returns true if the row had a peak, and the allocation was live then. */
+static inline bool was_live(const struct gs_shared_row *shared,
+                            const struct gs_record *words)
+{
+    return __atomic_load_n(&shared->peak_number, __ATOMIC_RELAXED) != 0 &&
+           gs_stamp_order(words->stamp) <=
+               order_of(__atomic_load_n(&shared->peak_mark, __ATOMIC_RELAXED));
+}
+
 void gs_peak_keep(struct gs_tracker *tracker, struct gs_shard *shard, unsigned row,
                   const struct gs_record *words, uint64_t tag, uint64_t now)
 {
-    if (__atomic_load_n(&tracker->shared[row].scoped, __ATOMIC_RELAXED) == 0 ||
-        keep_scoped(tracker, row, words, tag)) {
+    const struct gs_shared_row *shared = &tracker->shared[row];
+    const bool scoped = __atomic_load_n(&shared->scoped, __ATOMIC_RELAXED) != 0;
+
+    if (GS_UNLIKELY(!scoped || was_live(shared, words))) {
         keep(tracker, shard, row, words, tag, now);
+    }
+    if (scoped && (tag & GS_TAG_LOST) != 0) {
+        gs_scopes_count_loss(tracker, row, words);
+    } else if (scoped) {
+        gs_scopes_count_free(tracker, row, words);
     }
 }
 

@@ -10,6 +10,7 @@
  */
 #include "tracker/scope_totals.h"
 
+#include "tracker/peaks.h"
 #include "tracker/stacks/scopes.h"
 
 #define IN_CHUNK  (1u << GS_SCOPE_CHUNK_BITS)
@@ -63,20 +64,24 @@ static inline struct gs_scope_row *row_at(struct gs_scope_table *table, uint32_t
     return chunk ? &chunk[number % IN_CHUNK] : NULL;
 }
 
-/* The scope of a record's stack; 0: none. */
-static inline uint32_t scope_of(struct gs_scope_table *table, uint32_t stack)
+/* The entry of a stack; NULL: it cannot have one, or none was made yet. It is the address
+ * of a row, or a scope's number as NUMBERED has it; 0: the stack is in no scope. */
+static inline uintptr_t *entry_of(struct gs_scope_table *table, uint32_t stack)
 {
-    uint32_t *chunk;
+    uintptr_t *chunk = NULL;
 
-    if (stack >= GS_STACK_SCOPED) {
-        return gs_stack_scope(stack);
+    if (stack >> GS_SCOPE_STACK_BITS < GS_SCOPE_STACK_CHUNKS) {
+        chunk = __atomic_load_n(&table->stacks[stack >> GS_SCOPE_STACK_BITS],
+                                __ATOMIC_ACQUIRE);
     }
-    if (stack >> GS_SCOPE_STACK_BITS >= GS_SCOPE_STACK_CHUNKS) {
-        return 0;
-    }
-    chunk =
-        __atomic_load_n(&table->stacks[stack >> GS_SCOPE_STACK_BITS], __ATOMIC_ACQUIRE);
-    return chunk ? __atomic_load_n(&chunk[stack % STACKS], __ATOMIC_RELAXED) : 0;
+    return chunk ? &chunk[stack % STACKS] : NULL;
+}
+
+#define NUMBERED(scope) ((uintptr_t)(scope) << 1 | 1)
+
+static inline bool is_numbered(uintptr_t entry)
+{
+    return entry & 1;
 }
 
 /* ---- scopes and their stacks ----------------------------------------------------- */
@@ -138,7 +143,7 @@ void gs_tracker_scope_missed(struct gs_tracker *tracker, uint32_t scope)
 static GS_NOINLINE uint32_t add_stack(struct gs_scope_table *table, uint32_t stack,
                                       uint32_t scope)
 {
-    uint32_t *chunk;
+    uintptr_t none = 0;
 
     if (!scope_at(table, scope)) {
         return stack;
@@ -147,9 +152,10 @@ static GS_NOINLINE uint32_t add_stack(struct gs_scope_table *table, uint32_t sta
         return gs_stack_with_scope(stack, scope);
     }
     if (stack >> GS_SCOPE_STACK_BITS < GS_SCOPE_STACK_CHUNKS &&
-        (chunk = map_once(NULL, &table->stacks[stack >> GS_SCOPE_STACK_BITS],
-                          STACKS * sizeof(*chunk)))) {
-        __atomic_store_n(&chunk[stack % STACKS], scope, __ATOMIC_RELAXED);
+        map_once(NULL, &table->stacks[stack >> GS_SCOPE_STACK_BITS],
+                 STACKS * sizeof(*table->stacks[0]))) {
+        (void)__atomic_compare_exchange_n(entry_of(table, stack), &none, NUMBERED(scope),
+                                          false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
     }
     return stack;
 }
@@ -158,8 +164,10 @@ uint32_t gs_tracker_scope_stack(struct gs_tracker *tracker, uint32_t stack,
                                 uint32_t scope)
 {
     struct gs_scope_table *table = table_of(tracker);
+    const uintptr_t *entry = table ? entry_of(table, stack) : NULL;
 
-    if (!table || GS_LIKELY(scope_of(table, stack) == scope)) {
+    if (!table ||
+        (GS_LIKELY(entry != NULL) && __atomic_load_n(entry, __ATOMIC_RELAXED) != 0)) {
         return stack;
     }
     return add_stack(table, stack, scope);
@@ -174,9 +182,26 @@ struct change {
     int allocs, frees, lost;
 };
 
-static inline void move_live(struct gs_scope_live *live, int64_t bytes)
+enum event { ALLOC, FREE, LOSS, UNDO, GROWTH };
+
+static inline struct change change_of(enum event event, uint64_t bytes)
 {
-    live->bytes += bytes;
+    const bool is_less = event == FREE || event == LOSS;
+
+    return (struct change){
+        .live_bytes = is_less ? -(int64_t)bytes : (int64_t)bytes,
+        .alloc_bytes = event == ALLOC || event == GROWTH ? bytes : 0,
+        .lost_bytes = event == LOSS ? bytes : 0,
+        .allocs = event == ALLOC,
+        .frees = event == FREE   ? 1
+                 : event == UNDO ? -1
+                                 : 0,
+        .lost = event == LOSS,
+    };
+}
+
+static inline void raise_peak(struct gs_scope_live *live)
+{
     if (live->bytes > live->peak_bytes) {
         live->peak_bytes = live->bytes;
     }
@@ -184,19 +209,20 @@ static inline void move_live(struct gs_scope_live *live, int64_t bytes)
 
 static inline void apply(struct gs_scope_row *row, const struct change *change)
 {
-    move_live(&row->live, change->live_bytes);
+    row->live.bytes += change->live_bytes;
     row->alloc_bytes += change->alloc_bytes;
     row->allocs += (uint64_t)change->allocs;
     row->frees += (uint64_t)change->frees;
     row->lost_bytes += change->lost_bytes;
     row->lost_count += (uint64_t)change->lost;
+    raise_peak(&row->live);
 }
 
 /* Adds a row to a scope, whose lock is held; NULL: no memory. */
-static GS_NOINLINE struct gs_scope_row *add_row(struct gs_tracker *tracker,
-                                                struct gs_scope_table *table,
-                                                struct gs_scope *scope, unsigned row)
+static struct gs_scope_row *add_row(struct gs_tracker *tracker, struct gs_scope *scope,
+                                    unsigned row, struct gs_scope_row *around)
 {
+    struct gs_scope_table *table = table_of(tracker);
     uint32_t number = __atomic_add_fetch(&table->row_count, 1, __ATOMIC_RELAXED);
     struct gs_scope_row *made = NULL;
 
@@ -205,14 +231,16 @@ static GS_NOINLINE struct gs_scope_row *add_row(struct gs_tracker *tracker,
                  IN_CHUNK * sizeof(*made))) {
         made = row_at(table, number);
         made->row = row;
+        made->scope = scope;
+        made->around = around;
         made->next = scope->first_row;
         __atomic_store_n(&scope->first_row, number, __ATOMIC_RELEASE);
     }
     return made;
 }
 
-static inline struct gs_scope_row *find_row(struct gs_scope_table *table,
-                                            const struct gs_scope *scope, unsigned row)
+static struct gs_scope_row *find_row(struct gs_scope_table *table,
+                                     const struct gs_scope *scope, unsigned row)
 {
     struct gs_scope_row *at = row_at(table, scope->first_row);
 
@@ -222,69 +250,182 @@ static inline struct gs_scope_row *find_row(struct gs_scope_table *table,
     return at;
 }
 
-/* Counts in the scope of the stack, and in those around it. Returns false if it has none.
- * Inlined, as most members of a change are 0. */
-static inline __attribute__((always_inline)) bool count(struct gs_tracker *tracker,
-                                                        unsigned row, uint32_t stack,
-                                                        const struct change *change)
+/* The live memory of a locked scope's rows but the views; NULL: it has none. */
+static const struct gs_scope_live *live_of(struct gs_scope_table *table,
+                                           const struct gs_scope *scope)
+{
+    const struct gs_scope_row *at = row_at(table, scope->first_row);
+
+    if (scope->summed > 1) {
+        return &scope->live;
+    }
+    while (at && at->row == GS_ROW_VIEWS) {
+        at = row_at(table, at->next);
+    }
+    return at ? &at->live : NULL;
+}
+
+/* The scope's row, added if it is missing; NULL: no memory. The rows of the scopes around
+ * come first: whoever finds the row counts in them. */
+static struct gs_scope_row *row_in(struct gs_tracker *tracker, struct gs_scope *scope,
+                                   unsigned row)
 {
     struct gs_scope_table *table = table_of(tracker);
-    const uint32_t first = table ? scope_of(table, stack) : 0;
-    struct gs_scope *scope;
+    struct gs_scope *outer =
+        scope_at(table, __atomic_load_n(&scope->around, __ATOMIC_ACQUIRE));
 
-    for (uint32_t number = first; number != 0 && (scope = scope_at(table, number));
-         number = scope->around) {
+    gs_tracker_lock_take(&scope->lock, GS_RANK_LOST);
+    struct gs_scope_row *at = find_row(table, scope, row);
+    gs_tracker_lock_give(&scope->lock, GS_RANK_LOST);
+    if (at) {
+        return at;
+    }
+    struct gs_scope_row *around = outer ? row_in(tracker, outer, row) : NULL;
+    gs_tracker_lock_take(&scope->lock, GS_RANK_LOST);
+    at = find_row(table, scope, row);
+    if (!at && (at = add_row(tracker, scope, row, around)) && row != GS_ROW_VIEWS &&
+        ++scope->summed == 2) {
+        /* `at` is the first row of the list: the other one is behind it. */
+        const struct gs_scope_row *other = row_at(table, at->next);
+        while (other->row == GS_ROW_VIEWS) {
+            other = row_at(table, other->next);
+        }
+        scope->live = other->live;
+    }
+    gs_tracker_lock_give(&scope->lock, GS_RANK_LOST);
+    return at;
+}
+
+/* The scope of a stack by its entry; NULL: none. */
+static struct gs_scope *scope_of(struct gs_scope_table *table, uintptr_t entry,
+                                 uint32_t stack)
+{
+    if (entry == 0) { /* sampling may have left the stack out */
+        return scope_at(table, gs_stack_scope(stack));
+    }
+    return is_numbered(entry) ? scope_at(table, (uint32_t)(entry >> 1))
+                              : ((const struct gs_scope_row *)entry)->scope;
+}
+
+/* The row of an event that is the first of its stack, of another row than the last one,
+ * or of a stack that sampling left out. NULL: it is in no scope, or no memory. */
+static struct gs_scope_row *find_row_of(struct gs_tracker *tracker, unsigned row,
+                                        uint32_t stack)
+{
+    struct gs_scope_table *table = table_of(tracker);
+    if (!table) {
+        return NULL;
+    }
+    uintptr_t *entry = entry_of(table, stack);
+    uintptr_t known = entry ? __atomic_load_n(entry, __ATOMIC_ACQUIRE) : 0;
+    struct gs_scope *scope = scope_of(table, known, stack);
+
+    if (!scope) {
+        return NULL;
+    }
+    /* Before anyone can count in the row: a free that nobody sees would stay live. */
+    if (__atomic_load_n(&tracker->shared[row].scoped, __ATOMIC_RELAXED) == 0) {
+        gs_peak_watch_frees(tracker, row);
+    }
+    struct gs_scope_row *at = row_in(tracker, scope, row);
+    if (at && known != 0) {
+        __atomic_store_n(entry, (uintptr_t)at, __ATOMIC_RELEASE);
+    }
+    return at;
+}
+
+/* Counts in a row and in those around it. */
+static GS_NOINLINE void count_from(struct gs_scope_row *at, enum event event,
+                                   uint64_t bytes)
+{
+    const struct change change = change_of(event, bytes);
+
+    for (; at; at = at->around) {
+        struct gs_scope *scope = at->scope;
         gs_tracker_lock_take(&scope->lock, GS_RANK_LOST);
-        struct gs_scope_row *at = find_row(table, scope, row);
-        if (GS_UNLIKELY(!at)) {
-            at = add_row(tracker, table, scope, row);
-        }
-        if (GS_LIKELY(at != NULL)) {
-            apply(at, change);
-        }
-        if (row != GS_ROW_VIEWS) {
-            move_live(&scope->live, change->live_bytes);
+        apply(at, &change);
+        if (scope->summed > 1 && at->row != GS_ROW_VIEWS) {
+            scope->live.bytes += change.live_bytes;
+            raise_peak(&scope->live);
         }
         gs_tracker_lock_give(&scope->lock, GS_RANK_LOST);
     }
-    return first != 0;
 }
 
-bool gs_scopes_count_alloc(struct gs_tracker *tracker, unsigned row, uint32_t stack,
+static GS_NOINLINE void count_slowly(struct gs_tracker *tracker, unsigned row,
+                                     uint32_t stack, enum event event, uint64_t bytes)
+{
+    count_from(find_row_of(tracker, row, stack), event, bytes);
+}
+
+/* Counts in the scope of the stack, if it has one, and in those around it. Inlined, as
+ * most members of a change are 0; all its calls are the last ones, so it saves no
+ * registers. */
+static inline __attribute__((always_inline)) void count(struct gs_tracker *tracker,
+                                                        unsigned row, uint32_t stack,
+                                                        enum event event, uint64_t bytes)
+{
+    const struct change change = change_of(event, bytes);
+    struct gs_scope_table *table = table_of(tracker);
+    const uintptr_t *entry = table ? entry_of(table, stack) : NULL;
+    const uintptr_t known = entry ? __atomic_load_n(entry, __ATOMIC_ACQUIRE) : 0;
+    struct gs_scope_row *at = (struct gs_scope_row *)known;
+
+    if (GS_UNLIKELY(known == 0)) {
+        if (table && gs_stack_is_scoped(stack)) {
+            count_slowly(tracker, row, stack, event, bytes);
+        }
+        return;
+    }
+    if (GS_UNLIKELY(is_numbered(known)) || GS_UNLIKELY(at->row != row)) {
+        count_slowly(tracker, row, stack, event, bytes);
+        return;
+    }
+    for (; at; at = at->around) {
+        struct gs_scope *scope = at->scope;
+        if (GS_UNLIKELY(!gs_tracker_lock_try(&scope->lock, GS_RANK_LOST))) {
+            count_from(at, event, bytes);
+            return;
+        }
+        if (GS_UNLIKELY(scope->summed > 1)) {
+            gs_tracker_lock_give(&scope->lock, GS_RANK_LOST);
+            count_from(at, event, bytes);
+            return;
+        }
+        apply(at, &change);
+        gs_tracker_lock_give(&scope->lock, GS_RANK_LOST);
+    }
+}
+
+void gs_scopes_count_alloc(struct gs_tracker *tracker, unsigned row, uint32_t stack,
                            uint64_t bytes)
 {
-    const struct change change = {
-        .live_bytes = (int64_t)bytes, .alloc_bytes = bytes, .allocs = 1};
-
-    return count(tracker, row, stack, &change);
+    count(tracker, row, stack, ALLOC, bytes);
 }
 
 void gs_scopes_count_free(struct gs_tracker *tracker, unsigned row,
-                          const struct gs_record *words, bool lost)
+                          const struct gs_record *words)
 {
-    const uint64_t bytes = words->size & GS_BYTES_MAX;
-    const struct change change = {.live_bytes = -(int64_t)bytes,
-                                  .lost_bytes = lost ? bytes : 0,
-                                  .frees = !lost,
-                                  .lost = lost};
+    count(tracker, row, (uint32_t)(words->who >> 32), FREE, words->size & GS_BYTES_MAX);
+}
 
-    (void)count(tracker, row, (uint32_t)(words->who >> 32), &change);
+void gs_scopes_count_loss(struct gs_tracker *tracker, unsigned row,
+                          const struct gs_record *words)
+{
+    count_slowly(tracker, row, (uint32_t)(words->who >> 32), LOSS,
+                 words->size & GS_BYTES_MAX);
 }
 
 void gs_scopes_count_undo(struct gs_tracker *tracker, unsigned row, uint32_t stack,
                           uint64_t bytes)
 {
-    const struct change change = {.live_bytes = (int64_t)bytes, .frees = -1};
-
-    (void)count(tracker, row, stack, &change);
+    count_slowly(tracker, row, stack, UNDO, bytes);
 }
 
 void gs_scopes_count_growth(struct gs_tracker *tracker, unsigned row, uint32_t stack,
                             uint64_t bytes)
 {
-    const struct change change = {.live_bytes = (int64_t)bytes, .alloc_bytes = bytes};
-
-    (void)count(tracker, row, stack, &change);
+    count_slowly(tracker, row, stack, GROWTH, bytes);
 }
 
 void gs_scopes_put(struct gs_tracker *tracker, uint32_t scope,
@@ -296,6 +437,7 @@ void gs_scopes_put(struct gs_tracker *tracker, uint32_t scope,
         at->begun = from->begun;
         at->missed = from->missed;
         at->live = from->live;
+        at->summed = from->summed;
     }
 }
 
@@ -304,12 +446,14 @@ void gs_scopes_put_row(struct gs_tracker *tracker, uint32_t scope,
 {
     struct gs_scope_table *table = table_of(tracker);
     struct gs_scope *at = table ? scope_at(table, scope) : NULL;
-    struct gs_scope_row *row = at ? add_row(tracker, table, at, from->row) : NULL;
+    struct gs_scope_row *row = at ? add_row(tracker, at, from->row, NULL) : NULL;
 
     if (row) {
-        const uint32_t next = row->next;
+        const struct gs_scope_row made = *row;
         *row = *from;
-        row->next = next;
+        row->next = made.next;
+        row->scope = made.scope;
+        row->around = made.around;
     }
 }
 
@@ -348,7 +492,8 @@ static void read_scope(struct gs_scope_table *table, const struct gs_scope *scop
                        int device, struct gs_scope_totals *out)
 {
     const unsigned wanted = device == GS_SCOPE_ALL ? 0 : gs_totals_row_of(device);
-    const struct gs_scope_live *live = device == GS_SCOPE_ALL ? &scope->live : NULL;
+    const struct gs_scope_live *live =
+        device == GS_SCOPE_ALL ? live_of(table, scope) : NULL;
 
     for (const struct gs_scope_row *row = row_at(table, scope->first_row); row;
          row = row_at(table, row->next)) {
@@ -412,7 +557,10 @@ void gs_scopes_restart(struct gs_tracker *tracker)
         scope->missed = 0;
         for (struct gs_scope_row *row = row_at(table, scope->first_row); row;
              row = row_at(table, row->next)) {
-            *row = (struct gs_scope_row){.row = row->row, .next = row->next};
+            *row = (struct gs_scope_row){.scope = row->scope,
+                                         .around = row->around,
+                                         .row = row->row,
+                                         .next = row->next};
         }
     }
 }
@@ -430,7 +578,7 @@ void gs_scopes_free(struct gs_tracker *tracker)
         gs_state_unmap(memory, table->rows[i], IN_CHUNK * sizeof(struct gs_scope_row));
     }
     for (uint32_t i = 0; i < GS_SCOPE_STACK_CHUNKS; i++) {
-        gs_host_unmap(table->stacks[i], STACKS * sizeof(uint32_t));
+        gs_host_unmap(table->stacks[i], STACKS * sizeof(*table->stacks[i]));
     }
     gs_state_unmap(memory, table, sizeof(*table));
 }

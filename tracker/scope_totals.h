@@ -6,13 +6,13 @@
  * scope around it as well, so a peak is that of the scope with all scopes within. Each
  * counts by itself: two threads' events at one moment may have another order there.
  *
- * An allocation's scope is found by its stack, which belongs to one scope alone. One that
- * sampling left without a stack has the scope's number in its place
- * (gs_stack_with_scope). So a record needs
- * no further word, and a free finds the scope. A free is led here by the comparison that
- * it makes for the peaks (peaks.h): from the first allocation in a scope on, all frees of
- * the row are taken for frees of memory that was live at its peak, and gs_peak_keep
- * decides. Without scopes nothing here runs.
+ * An allocation's scope is found by its stack, which belongs to one scope alone, and
+ * mostly allocates in one row. One that sampling left without a stack has the scope's
+ * number in its place (gs_stack_with_scope). So a record needs no further word, and a
+ * free finds the scope. A free is led here by the comparison that it makes for the peaks
+ * (peaks.h): from the first allocation in a scope on, all frees of the row are taken for
+ * frees of memory that was live at its peak, and gs_peak_keep decides. Without scopes
+ * nothing here runs.
  *
  * Owns:  struct gs_scope_table, which ends with its tracker.
  * Locks: a scope's own lock, one at a time, inside a shard. Readers take it as well.
@@ -40,16 +40,20 @@ struct gs_scope_row {
     struct gs_scope_live live;
     uint64_t alloc_bytes, allocs, frees;
     uint64_t lost_bytes, lost_count; /* with their context */
-    uint32_t row, next;              /* of the same scope; 0: none */
+    /* Immutable: what each event needs next. Pointers of this process. */
+    struct gs_scope *scope;
+    struct gs_scope_row *around; /* the same row of the scope around; NULL: none */
+    uint32_t row, next;          /* of the same scope; 0: none */
 };
 
 struct gs_scope {
-    struct gs_tracker_lock lock; /* of `live`, and of the rows */
+    struct gs_tracker_lock lock; /* of all but the atomic members, and of the rows */
     uint32_t around;             /* atomic; 0: none */
     uint32_t first_row;
-    uint64_t begun;            /* atomic; 0: there is no such scope */
-    uint64_t missed;           /* atomic: gs_tracker_scope_missed */
-    struct gs_scope_live live; /* of all rows but the views */
+    uint32_t summed; /* rows but the views; `live` is that of one row alone, too */
+    uint64_t begun;  /* atomic; 0: there is no such scope */
+    uint64_t missed; /* atomic: gs_tracker_scope_missed */
+    struct gs_scope_live live; /* of two rows and more: their sum */
 };
 
 struct gs_scope_table {
@@ -58,16 +62,19 @@ struct gs_scope_table {
     /* Atomic, each written once. The state file holds the first two kinds. */
     struct gs_scope *scopes[GS_SCOPE_CHUNKS];
     struct gs_scope_row *rows[GS_SCOPE_CHUNKS];
-    uint32_t *stacks[GS_SCOPE_STACK_CHUNKS]; /* the scope of a stack */
+    /* By stack: the row that counted it last; before, its scope (scope_totals.c). */
+    uintptr_t *stacks[GS_SCOPE_STACK_CHUNKS];
 };
 
-/* Count a record in the scope of its stack, and in the scopes around it: one that was
- * made (false: it is in no scope); its free, or its loss; a free that was undone; its
- * growth. Inside the shard. */
-bool gs_scopes_count_alloc(struct gs_tracker *tracker, unsigned row, uint32_t stack,
+/* Count a record in the scope of its stack, if it has one, and in the scopes around it:
+ * one that was made; its free; its loss; a free that was undone; its growth. Inside
+ * the shard. */
+void gs_scopes_count_alloc(struct gs_tracker *tracker, unsigned row, uint32_t stack,
                            uint64_t bytes);
 void gs_scopes_count_free(struct gs_tracker *tracker, unsigned row,
-                          const struct gs_record *words, bool lost);
+                          const struct gs_record *words);
+void gs_scopes_count_loss(struct gs_tracker *tracker, unsigned row,
+                          const struct gs_record *words);
 void gs_scopes_count_undo(struct gs_tracker *tracker, unsigned row, uint32_t stack,
                           uint64_t bytes);
 void gs_scopes_count_growth(struct gs_tracker *tracker, unsigned row, uint32_t stack,

@@ -120,26 +120,16 @@ GS_HOT void count_alloc(struct gs_tracker *tracker, struct gs_shard *shard, uint
     gs_totals_move(tracker, shard, at, (int64_t)bytes, time_ns);
 }
 
-/* The rest for a record that is not of a plain new allocation. Inside the shard. */
-static GS_NOINLINE void count_more(struct gs_tracker *tracker, struct gs_shard *shard,
-                                   unsigned row, const struct gs_allocation *allocation,
-                                   enum made made)
+/* The rest for the allocation of a free that failed. Inside the shard. */
+static GS_NOINLINE void count_undo(struct gs_tracker *tracker, struct gs_shard *shard,
+                                   unsigned row, const struct gs_allocation *allocation)
 {
-    if (made == MADE_SCOPED) {
-        bool scoped =
-            gs_scopes_count_alloc(tracker, row, allocation->stack, allocation->bytes);
-        if (scoped &&
-            __atomic_load_n(&tracker->shared[row].scoped, __ATOMIC_RELAXED) == 0) {
-            gs_peak_watch_frees(tracker, row);
-        }
-        return;
-    }
     gs_peak_take_back(tracker, shard, row, allocation);
     gs_scopes_count_undo(tracker, row, allocation->stack, allocation->bytes);
 }
 
 /* Records the allocation and counts it as live. Returns its id; 0: no memory. */
-static uint32_t add_record(struct gs_tracker *tracker,
+GS_HOT uint32_t add_record(struct gs_tracker *tracker,
                            const struct gs_allocation *allocation, uint64_t time_ns,
                            enum gs_slot slot, enum made made)
 {
@@ -160,8 +150,11 @@ static uint32_t add_record(struct gs_tracker *tracker,
                                : gs_peak_time(tracker, time_ns);
         gs_record_fill(gs_record_of(tracker, id), allocation->addr,
                        allocation->bytes | seen->number, who, made_ns, slot);
-        if (made != MADE_NEW) {
-            count_more(tracker, shard, (unsigned)seen->row, allocation, made);
+        if (made == MADE_SCOPED) {
+            gs_scopes_count_alloc(tracker, (unsigned)seen->row, allocation->stack,
+                                  allocation->bytes);
+        } else if (made == MADE_AGAIN) {
+            count_undo(tracker, shard, (unsigned)seen->row, allocation);
         }
         count_alloc(tracker, shard, seen->row, allocation->bytes, time_ns, made);
     }
@@ -295,6 +288,23 @@ uint32_t gs_tracker_add_block(struct gs_tracker *tracker, uint64_t addr, uint64_
         count_unrecorded(tracker, how.device, how.kind);
     }
     return id;
+}
+
+uint32_t gs_tracker_add_scoped_block(struct gs_tracker *tracker, uint64_t addr,
+                                     uint64_t bytes, uint64_t context,
+                                     struct gs_tracked_who who, struct gs_tracked_how how)
+{
+    const struct gs_allocation allocation = {.addr = addr,
+                                             .bytes = bytes,
+                                             .context = context,
+                                             .thread = who.thread,
+                                             .stack = who.stack,
+                                             .device = how.device,
+                                             .api = how.api,
+                                             .kind = (uint8_t)how.kind};
+    uint32_t id = 0;
+
+    return add(tracker, &allocation, true, &id, MADE_SCOPED) == GS_OK ? id : 0;
 }
 
 void gs_tracker_tally(struct gs_tracker *tracker, const struct gs_allocation *allocation)

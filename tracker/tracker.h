@@ -247,6 +247,12 @@ enum gs_status gs_tracker_add_scoped(struct gs_tracker *tracker,
                                      const struct gs_allocation *allocation, bool indexed,
                                      uint32_t *id) GS_MUST_USE;
 
+/* The same as gs_tracker_add_block. */
+uint32_t gs_tracker_add_scoped_block(struct gs_tracker *tracker, uint64_t addr,
+                                     uint64_t bytes, uint64_t context,
+                                     struct gs_tracked_who who,
+                                     struct gs_tracked_how how) GS_MUST_USE;
+
 /* Adds an allocation to the sums of its call site; a free does not subtract from them. No
  * effect without a tally. */
 void gs_tracker_tally(struct gs_tracker *tracker, const struct gs_allocation *allocation);

@@ -54,4 +54,16 @@ static inline void gs_tracker_lock_give(struct gs_tracker_lock *lock,
     gs_tracker_lock_give_raw(lock);
 }
 
+/* Returns false if the lock is held. */
+static inline bool gs_tracker_lock_try(struct gs_tracker_lock *lock,
+                                       enum gs_lock_rank rank)
+{
+    gs_lock_check_take(rank);
+    if (__atomic_exchange_n(&lock->held, 1, __ATOMIC_ACQUIRE) != 0) {
+        return false;
+    }
+    gs_lock_record_held(rank);
+    return true;
+}
+
 #endif

@@ -1,12 +1,12 @@
 /*
  * hitpair.c - pairs of an allocation and its free.
  *
- *   hitpair COUNT [device|pinned|managed|holes|large|segment|scoped|scope]
+ *   hitpair COUNT [device|pinned|managed|holes|large|segment|scoped|within|scope]
  *
  * The first three are the same 1 KiB again and again, as a cache likes it. holes: between
  * 32 KiB and 1 MiB, sizes that hardly repeat, 16 of them live. large: the same between 2
- * and 64 MiB. segment: 32 MiB. scoped: 1 KiB, each within a scope of gpushim.h. scope:
- * such scopes, without an allocation.
+ * and 64 MiB. segment: 32 MiB. scoped: 1 KiB, each within a scope of gpushim.h. within:
+ * all in one scope. scope: such scopes, without an allocation.
  *
  * Proves nothing by itself: an instruction counter gives the cost of one pair.
  */
@@ -97,6 +97,8 @@ int main(int argc, char **argv)
                                                         : device_pair;
 
     app_gpu_start();
+    if (strcmp(kind, "within") == 0)
+        (void)gpushim_scope_begin("step");
     for (long i = 0; i < count; i++) {
         app_round(i, count);
         pair();

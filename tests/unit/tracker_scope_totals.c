@@ -58,6 +58,17 @@ static uint32_t add(const struct gs_allocation *allocation, bool indexed)
 {
     uint32_t id = 0;
 
+    if (indexed && allocation->stream == 0) { /* as of a block */
+        struct gs_tracked_who who = {.thread = allocation->thread,
+                                     .stack = allocation->stack};
+        struct gs_tracked_how how = {.device = allocation->device,
+                                     .api = allocation->api,
+                                     .kind = allocation->kind};
+        id = gs_tracker_add_scoped_block(tracker, allocation->addr, allocation->bytes,
+                                         allocation->context, who, how);
+        cr_assert_neq(id, 0);
+        return id;
+    }
     cr_assert_eq(gs_tracker_add_scoped(tracker, allocation, indexed, &id), GS_OK);
     return id;
 }

@@ -322,3 +322,59 @@ Test(scopes, tell_their_stacks)
     }
     cr_assert_eq(gs_scopes_end(), GS_OK);
 }
+
+static uint32_t begin_path(const char *outer, const char *inner)
+{
+    uint32_t number;
+
+    cr_assert_eq(gs_scopes_begin(outer), GS_OK);
+    cr_assert_eq(gs_scopes_begin(inner), GS_OK);
+    number = gs_scopes_number(stacks, count_begun, &begins);
+    cr_assert_eq(gs_scopes_end(), GS_OK);
+    cr_assert_eq(gs_scopes_end(), GS_OK);
+    return number;
+}
+
+/* Alone sees a number that is kept for a scope of the same name within another one, or
+ * for a name that begins like the former one. */
+Test(scopes, of_a_name_begin_again_with_their_number)
+{
+    uint32_t step, forward, other, longer, shorter;
+
+    for (unsigned i = 0; i < 2; i++) {
+        step = begin_path("step", "forward");
+        cr_expect_eq(begin_path("step", "forward"), step);
+        forward = begin_path("eval", "forward");
+        longer = begin_path("eval", "forwards");
+        shorter = begin_path("eval", "for");
+        other = begin_path("steps", "forward");
+        cr_expect(step != 0 && forward != 0 && longer != 0 && shorter != 0 && other != 0);
+        cr_expect(step != forward && step != other && forward != other &&
+                  longer != forward && shorter != forward && shorter != longer);
+    }
+    cr_assert_eq(gs_scopes_begin("step"), GS_OK);
+    cr_assert_eq(gs_scopes_begin("a/b"), GS_ERR_INVALID);
+    cr_assert_eq(gs_scopes_end(), GS_OK);
+    cr_assert_eq(gs_scopes_begin("forward"), GS_OK);
+    cr_expect_eq(gs_scopes_number(stacks, count_begun, &begins), step);
+    cr_assert_eq(gs_scopes_end(), GS_OK);
+    cr_assert_eq(gs_scopes_end(), GS_OK);
+}
+
+static void *leave_open(void *unused)
+{
+    cr_assert_eq(gs_scopes_begin("thread"), GS_OK);
+    return unused;
+}
+
+/* Alone sees (with a leak checker) the memory of a thread that ends in a scope. */
+Test(scopes, end_with_their_thread)
+{
+    pthread_t thread;
+
+    for (unsigned i = 0; i < 3; i++) {
+        cr_assert_eq(pthread_create(&thread, NULL, leave_open, NULL), 0);
+        cr_assert_eq(pthread_join(thread, NULL), 0);
+    }
+    cr_expect_eq(gs_scopes_number(stacks, count_begun, &begins), 0);
+}

@@ -3,11 +3,13 @@
  *
  * Paths are stored like functions of Python, which have numbers for frames as well.
  *
- * Owns:  struct gs_scopes, while a thread is in a scope.   Lock: stacks->lock, for a new
- *        path.   Design: docs/api.md, "Scopes"
+ * Owns:  struct gs_scopes, from a thread's first scope to the thread's end.   Lock:
+ * stacks->lock, for a new path.   Design: docs/api.md, "Scopes"
  */
 #include "tracker/stacks/scopes.h"
 
+#include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,9 +18,33 @@
 #include "tracker/stacks/alt_stack.h"
 #include "tracker/stacks/stacks_internal.h"
 
-/* NULL: the thread is in no scope. Lock: none, the thread's own. */
-static __thread struct gs_scopes *scopes_of_thread
-    __attribute__((tls_model("initial-exec")));
+__thread struct gs_scopes *gs_scopes_of_thread;
+static pthread_key_t thread_end; /* without it the memory of ended threads stays */
+static bool thread_end_set;
+
+static void end_thread(void *scopes)
+{
+    gs_scopes_of_thread = NULL;
+    gs_capture_state &= ~GS_CAPTURE_SCOPED;
+    free(scopes);
+}
+
+static void set_thread_end(void)
+{
+    thread_end_set = pthread_key_create(&thread_end, end_thread) == 0;
+}
+
+static __attribute__((noinline)) struct gs_scopes *make_scopes(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, set_thread_end);
+    gs_scopes_of_thread = calloc(1, sizeof(*gs_scopes_of_thread));
+    if (gs_scopes_of_thread != NULL && thread_end_set) {
+        (void)pthread_setspecific(thread_end, gs_scopes_of_thread);
+    }
+    return gs_scopes_of_thread;
+}
 
 static unsigned path_length(const struct gs_scopes *scopes)
 {
@@ -44,29 +70,33 @@ static bool is_name(const char *in_path, const char *name, size_t length)
     return i == length;
 }
 
-enum gs_status gs_scopes_begin(const char *name)
+/* Returns true if the name is that of the scope that ended last at this depth. */
+static inline bool is_last_one(const struct gs_scopes *scopes, const char *name,
+                               size_t length)
 {
-    struct gs_scopes *scopes = scopes_of_thread;
-    size_t length = name == NULL ? 0 : strnlen(name, GS_SCOPE_NAME_MAX + 1);
-    bool valid = length > 0 && length <= GS_SCOPE_NAME_MAX;
-    unsigned end;
+    const unsigned depth = scopes->depth;
+    const unsigned end = path_length(scopes), begin = end > 0 ? end + 1 : 0;
 
-    if (scopes == NULL) {
-        scopes = calloc(1, sizeof(*scopes));
-        if (scopes == NULL) {
-            return GS_ERR_HOST_NOMEM;
-        }
-        scopes_of_thread = scopes;
-        gs_capture_state |= GS_CAPTURE_SCOPED;
+    return depth < scopes->kept && length > 0 && scopes->ends[depth] == begin + length &&
+           memcmp(scopes->path + begin, name, length) == 0;
+}
+
+static __attribute__((noinline)) bool add_scope(struct gs_scopes *scopes,
+                                                const char *name, size_t length)
+{
+    unsigned end = path_length(scopes);
+    bool valid = length > 0 && length <= GS_SCOPE_NAME_MAX &&
+                 scopes->depth < GS_SCOPES_MAX && end + 1 + length < GS_SCOPE_PATH_SIZE;
+
+    if (scopes->numbered > scopes->depth) {
+        scopes->numbered = scopes->depth;
     }
-    end = path_length(scopes);
-    valid =
-        valid && scopes->depth < GS_SCOPES_MAX && end + 1 + length < GS_SCOPE_PATH_SIZE;
+    scopes->kept = scopes->depth + valid;
     if (valid) {
         if (end > 0) {
             scopes->path[end++] = '/';
         }
-        for (size_t i = 0; i <= length; i++) {
+        for (size_t i = 0; i < length; i++) {
             scopes->path[end + i] = path_char(name[i]);
         }
         end += (unsigned)length;
@@ -74,26 +104,32 @@ enum gs_status gs_scopes_begin(const char *name)
     if (scopes->depth < GS_SCOPES_MAX) {
         scopes->ends[scopes->depth] = (uint16_t)end;
     }
+    return valid;
+}
+
+enum gs_status gs_scopes_begin(const char *name)
+{
+    struct gs_scopes *scopes = gs_scopes_of_thread;
+    size_t length = name == NULL ? 0 : strnlen(name, GS_SCOPE_NAME_MAX + 1);
+
+    if (GS_UNLIKELY(scopes == NULL) && (scopes = make_scopes()) == NULL) {
+        return GS_ERR_HOST_NOMEM;
+    }
+    bool valid = is_last_one(scopes, name, length) || add_scope(scopes, name, length);
     scopes->depth++;
+    gs_capture_state |= GS_CAPTURE_SCOPED;
     return valid ? GS_OK : GS_ERR_INVALID;
 }
 
 enum gs_status gs_scopes_end(void)
 {
-    struct gs_scopes *scopes = scopes_of_thread;
+    struct gs_scopes *scopes = gs_scopes_of_thread;
 
-    if (scopes == NULL) {
+    if (scopes == NULL || scopes->depth == 0) {
         return GS_ERR_NOT_FOUND;
     }
     if (--scopes->depth == 0) {
         gs_capture_state &= ~GS_CAPTURE_SCOPED;
-        scopes_of_thread = NULL;
-        free(scopes);
-        return GS_OK;
-    }
-    scopes->path[path_length(scopes)] = '\0';
-    if (scopes->numbered > scopes->depth) {
-        scopes->numbered = scopes->depth;
     }
     if (scopes->told > scopes->depth) {
         scopes->told = scopes->depth;
@@ -103,7 +139,7 @@ enum gs_status gs_scopes_end(void)
 
 bool gs_scopes_current_path(char out[GS_SCOPE_PATH_SIZE])
 {
-    const struct gs_scopes *scopes = scopes_of_thread;
+    const struct gs_scopes *scopes = gs_scopes_of_thread;
     unsigned length = scopes != NULL ? path_length(scopes) : 0;
 
     memcpy(out, length > 0 ? scopes->path : "", length);
@@ -130,7 +166,7 @@ bool gs_scopes_path_has(const char *path, size_t length, const char *name)
 
 bool gs_scopes_within(const char *name)
 {
-    const struct gs_scopes *scopes = scopes_of_thread;
+    const struct gs_scopes *scopes = gs_scopes_of_thread;
 
     return scopes != NULL && gs_scopes_path_has(scopes->path, path_length(scopes), name);
 }
@@ -224,14 +260,25 @@ static uint32_t around(const struct gs_scopes *scopes, unsigned at)
     return at == 0 ? 0 : scopes->numbers[at - 1];
 }
 
+/* The number of the thread's path; 0: it has none yet, or no memory. */
+static uint32_t number_now(const struct gs_scopes *scopes, const struct gs_stacks *stacks)
+{
+    unsigned depth = scopes->depth < GS_SCOPES_MAX ? scopes->depth : GS_SCOPES_MAX;
+
+    return scopes->owner == stacks->identity && scopes->numbered >= depth
+               ? scopes->numbers[depth - 1]
+               : 0;
+}
+
 /* Numbers the scopes that have no number yet. Returns the number of the thread's path. */
 static uint32_t number_scopes(struct gs_stacks *stacks, struct gs_scopes *scopes)
 {
     unsigned depth = scopes->depth < GS_SCOPES_MAX ? scopes->depth : GS_SCOPES_MAX;
 
-    if (scopes->owner != stacks) {
-        scopes->owner = stacks;
+    if (scopes->owner != stacks->identity) {
+        scopes->owner = stacks->identity;
         scopes->numbered = scopes->told = 0;
+        scopes->stack = scopes->settled = 0;
     }
     for (unsigned at = scopes->numbered; at < depth; at++) {
         scopes->numbers[at] = is_valid(scopes, at)
@@ -239,24 +286,26 @@ static uint32_t number_scopes(struct gs_stacks *stacks, struct gs_scopes *scopes
                                   : around(scopes, at);
         scopes->numbered = at + 1;
     }
+    if (scopes->numbers[depth - 1] == 0) {
+        scopes->numbered = depth - 1; /* tried again when it begins again */
+    }
     return scopes->numbers[depth - 1];
 }
 
-uint32_t gs_scopes_number(struct gs_stacks *stacks, gs_scope_begun *begun, void *self)
+/* For a scope that begun was not called for yet. */
+static __attribute__((noinline)) uint32_t number_new(struct gs_stacks *stacks,
+                                                     struct gs_scopes *scopes,
+                                                     gs_scope_begun *begun, void *self)
 {
-    struct gs_scopes *scopes = scopes_of_thread;
-    uint32_t number;
+    unsigned depth = scopes->depth < GS_SCOPES_MAX ? scopes->depth : GS_SCOPES_MAX;
+    uint32_t number = number_now(scopes, stacks);
 
-    if (scopes == NULL || stacks == NULL || (gs_capture_state & GS_CAPTURE_INSIDE)) {
-        return 0;
+    if (number == 0) {
+        gs_capture_state |= GS_CAPTURE_INSIDE;
+        number = number_scopes(stacks, scopes);
+        gs_capture_state &= ~GS_CAPTURE_INSIDE;
     }
-    if (scopes->owner == stacks && scopes->told == scopes->depth) {
-        return scopes->numbers[scopes->depth - 1];
-    }
-    gs_capture_state |= GS_CAPTURE_INSIDE;
-    number = number_scopes(stacks, scopes);
-    gs_capture_state &= ~GS_CAPTURE_INSIDE;
-    for (; scopes->told < scopes->numbered; scopes->told++) {
+    for (; scopes->told < depth; scopes->told++) {
         if (is_valid(scopes, scopes->told) && scopes->numbers[scopes->told] != 0) {
             begun(self, scopes->numbers[scopes->told], around(scopes, scopes->told));
         }
@@ -264,9 +313,24 @@ uint32_t gs_scopes_number(struct gs_stacks *stacks, gs_scope_begun *begun, void 
     return number;
 }
 
+uint32_t gs_scopes_number(struct gs_stacks *stacks, gs_scope_begun *begun, void *self)
+{
+    struct gs_scopes *scopes = gs_scopes_of_thread;
+
+    if ((gs_capture_state & (GS_CAPTURE_SCOPED | GS_CAPTURE_INSIDE)) !=
+            GS_CAPTURE_SCOPED ||
+        stacks == NULL) {
+        return 0;
+    }
+    if (GS_LIKELY(scopes->owner == stacks->identity && scopes->told == scopes->depth)) {
+        return scopes->numbers[scopes->depth - 1];
+    }
+    return number_new(stacks, scopes, begun, self);
+}
+
 bool gs_scopes_have(uint32_t stack)
 {
-    const struct gs_scopes *scopes = scopes_of_thread;
+    const struct gs_scopes *scopes = gs_scopes_of_thread;
 
     return scopes != NULL && stack != 0 && scopes->stack == stack;
 }
@@ -315,20 +379,18 @@ static __attribute__((noinline)) uint32_t add_frame(struct gs_stacks *stacks, ui
     return gs_stacks_add(stacks, frames, count + 1, gs_stacks_truncated(stacks, id));
 }
 
-/* The number of the thread's path; 0: it has none yet, or no memory. */
-static uint32_t number_now(const struct gs_scopes *scopes, const struct gs_stacks *stacks)
+static inline void remember(struct gs_scopes *scopes, uint32_t native, uint32_t number,
+                            uint32_t stack)
 {
-    unsigned depth = scopes->depth < GS_SCOPES_MAX ? scopes->depth : GS_SCOPES_MAX;
-
-    return scopes->owner == stacks && scopes->numbered == depth
-               ? scopes->numbers[depth - 1]
-               : 0;
+    scopes->native = native;
+    scopes->native_number = number;
+    scopes->stack = stack;
 }
 
 static void add(void *arg)
 {
     struct request *request = arg;
-    uint32_t number = number_scopes(request->stacks, scopes_of_thread);
+    uint32_t number = number_scopes(request->stacks, gs_scopes_of_thread);
     uint32_t stack;
 
     if (number == 0) {
@@ -339,15 +401,15 @@ static void add(void *arg)
         stack = add_frame(request->stacks, request->id, GS_SCOPE_FRAME_BASE + number);
         gs_python_pair_add(request->table, request->id, number, stack);
     }
-    scopes_of_thread->stack = stack;
+    remember(gs_scopes_of_thread, request->id, number, stack);
     request->id = stack == 0 ? request->id : stack;
 }
 
-uint32_t gs_scopes_add(struct gs_stacks *stacks, uint32_t id)
+static uint32_t add_new(struct gs_stacks *stacks, uint32_t id, uint32_t number)
 {
     struct request request = {.stacks = stacks, .table = table_of(stacks), .id = id};
-    struct gs_scopes *scopes = scopes_of_thread;
-    uint32_t number = number_now(scopes, stacks), known = 0;
+    struct gs_scopes *scopes = gs_scopes_of_thread;
+    uint32_t known = 0;
 
     scopes->stack = 0;
     if (request.table == NULL) {
@@ -357,7 +419,7 @@ uint32_t gs_scopes_add(struct gs_stacks *stacks, uint32_t id)
         known = gs_python_pair_find(request.table, id, number);
     }
     if (known != 0) {
-        scopes->stack = known;
+        remember(scopes, id, number, known);
         return known;
     }
     if (gs_alt_stack_has(ADD_HEADROOM)) {
@@ -366,4 +428,13 @@ uint32_t gs_scopes_add(struct gs_stacks *stacks, uint32_t id)
         gs_alt_stack_call(ADD_HEADROOM, add, &request);
     }
     return request.id;
+}
+
+uint32_t gs_scopes_add(struct gs_stacks *stacks, uint32_t id)
+{
+    int saved_errno = errno;
+    uint32_t stack = add_new(stacks, id, number_now(gs_scopes_of_thread, stacks));
+
+    errno = saved_errno;
+    return stack;
 }

@@ -18,15 +18,19 @@
 #define GS_SCOPE_NAME_MAX  127u
 #define GS_SCOPE_PATH_SIZE 1024u
 
-/* The scopes of a thread that has any. */
+/* The scopes of a thread that has had any. */
 struct gs_scopes {
     unsigned depth; /* begun and not ended, those beyond the most included */
     uint16_t ends[GS_SCOPES_MAX]; /* the path's length with each scope */
-    const void *owner; /* whose `numbers` these are: a struct gs_stacks; NULL: none */
-    unsigned numbered; /* scopes, from the outermost, that have a number */
-    unsigned told;     /* likewise: that gs_scope_begun was called for */
+    uint64_t owner; /* whose `numbers` these are: gs_stacks.identity; 0: nobody's */
+    /* Names in `path`, from the outermost, those of scopes that ended last included: they
+     * stay until another name takes their place. Of these, the ones with a number. */
+    unsigned kept, numbered;
+    unsigned told;                   /* those that gs_scope_begun was called for */
     uint32_t numbers[GS_SCOPES_MAX]; /* of the path with each scope; 0: no memory */
     uint32_t stack;                  /* the last one with a scope's frame; 0: none */
+    uint32_t native, native_number;  /* that one without the frame, and the frame */
+    uint32_t settled;                /* the last one of gs_scopes_settle; 0: none */
     char path[GS_SCOPE_PATH_SIZE];
 };
 
@@ -52,6 +56,27 @@ typedef void gs_scope_begun(void *self, uint32_t scope, uint32_t around);
 uint32_t gs_scopes_number(struct gs_stacks *stacks, gs_scope_begun *begun, void *self);
 /* Returns true if the stack, the thread's last capture, has the frame of its scopes. */
 bool gs_scopes_have(uint32_t stack);
+
+/* Lock: none, the thread's own; NULL: it was in no scope yet. */
+extern __thread struct gs_scopes *gs_scopes_of_thread
+    __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+/* The caller has called gs_scopes_number, and done for a stack that has the frame what it
+ * does once for each: the next call of gs_scopes_are_settled returns true for the stack.
+ */
+static inline void gs_scopes_settle(uint32_t stack)
+{
+    gs_scopes_of_thread->settled = stack;
+}
+
+/* `stack`: the thread's last capture. */
+static inline bool gs_scopes_are_settled(uint32_t stack)
+{
+    const struct gs_scopes *scopes = gs_scopes_of_thread;
+
+    return scopes && stack != 0 && scopes->settled == stack &&
+           scopes->told == scopes->depth;
+}
 /* Writes the path of a scope, without a NUL: its length; 0: there is no such number. */
 size_t gs_scopes_path(const struct gs_stacks *stacks, uint32_t scope,
                       char path[GS_SCOPE_PATH_SIZE]);
@@ -62,9 +87,22 @@ bool gs_scopes_path_has(const char *path, size_t length, const char *name);
 /* The same of the calling thread's scopes. */
 bool gs_scopes_within(const char *name);
 
+/* The thread is in a scope. Returns the stack `id` with the frame of its scopes, if that
+ * is what gs_scopes_add returned last for the stacks of this identity; else 0. */
+static inline uint32_t gs_scopes_added(uint64_t identity, uint32_t id)
+{
+    const struct gs_scopes *scopes = gs_scopes_of_thread;
+    const unsigned depth = scopes->depth;
+
+    return scopes->native == id && depth <= scopes->numbered &&
+                   scopes->owner == identity &&
+                   scopes->numbers[depth - 1] == scopes->native_number
+               ? scopes->stack
+               : 0;
+}
+
 /* The stack `id`, or none (0), with the frame of the thread's scopes; `id` itself if
- * there is no memory. */
-uint32_t gs_scopes_add(struct gs_stacks *stacks, uint32_t id)
-    __attribute__((cold, noinline));
+ * there is no memory. The thread is in a scope, and inside a capture. Preserves errno. */
+uint32_t gs_scopes_add(struct gs_stacks *stacks, uint32_t id);
 
 #endif

@@ -142,7 +142,7 @@ enum gs_status gs_stacks_create(const struct gs_stacks_config *config,
     stacks->config = *config;
     stacks->table.memory = config->memory;
     stacks->modules.memory = config->memory;
-    stacks->number = atomic_fetch_add(&last_number, 1) + 1;
+    stacks->number = stacks->identity = atomic_fetch_add(&last_number, 1) + 1;
     gs_mutex_init(&stacks->lock, GS_RANK_STACKS);
     was_inside = enter();
     stacks->config.unwinder = gs_unwind_prepare(config->unwinder);
@@ -502,10 +502,9 @@ capture(struct gs_stacks *stacks, struct gs_walk_start *start, uintptr_t anchor)
 }
 
 /* A capture of a thread that is inside one, or in a scope; or without an unwinder. */
-static __attribute__((cold, noinline)) uint32_t
+static __attribute__((noinline)) uint32_t
 capture_specially(struct gs_stacks *stacks, struct gs_walk_start *start, uintptr_t anchor)
 {
-    int saved_errno = errno;
     uint32_t id = 0;
 
     if (gs_capture_state & GS_CAPTURE_INSIDE) {
@@ -515,11 +514,14 @@ capture_specially(struct gs_stacks *stacks, struct gs_walk_start *start, uintptr
         id = capture(stacks, start, anchor);
     }
     if (gs_capture_state & GS_CAPTURE_SCOPED) {
-        (void)enter();
+        uint32_t known = gs_scopes_added(stacks->identity, id);
+        if (GS_LIKELY(known != 0)) {
+            return known;
+        }
+        gs_capture_state |= GS_CAPTURE_INSIDE;
         id = gs_scopes_add(stacks, id);
-        leave(false);
+        gs_capture_state &= ~GS_CAPTURE_INSIDE;
     }
-    errno = saved_errno;
     return id;
 }
 

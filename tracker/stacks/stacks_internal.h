@@ -20,6 +20,7 @@ extern __thread unsigned gs_capture_state
 
 struct gs_stacks {
     struct gs_stacks_config config;     /* immutable; unwinder is the one in use */
+    uint64_t identity;                  /* unique, never reused; immutable */
     _Atomic uint64_t number;            /* unique, never reused; changes once there is
                                          * Python */
     _Atomic(struct gs_python *) python; /* set once */

@@ -193,6 +193,7 @@ add_case "cost of a pair of managed memory" pair_case pair_managed managed
 add_case "cost of a scope" pair_case scope scope
 add_case "cost of a scope without tracking" pair_case scope scope GPUSHIM_TRACK=off
 add_case "cost of a pair in a scope" pair_case pair_scoped scoped
+add_case "cost of a pair in a scope that stays open" pair_case pair_within within
 add_case "cost of a pair in a scope without tracking" pair_case scoped_no_track scoped GPUSHIM_TRACK=off
 scope_inactive_case() {
   unsanitized
