@@ -36,16 +36,6 @@ static uint64_t order_of(uint64_t mark)
     return gs_stamp_order(mark << GS_STAMP_TIME | GS_SLOT_MASK);
 }
 
-void gs_peak_watch_frees(struct gs_tracker *tracker, unsigned row)
-{
-    struct gs_shared_row *shared = &tracker->shared[row];
-
-    gs_tracker_lock_take(&tracker->peak_lock, GS_RANK_PEAK);
-    __atomic_store_n(&shared->scoped, 1, __ATOMIC_RELAXED);
-    __atomic_store_n(&tracker->peaks.order[row], UINT64_MAX, __ATOMIC_RELAXED);
-    gs_tracker_lock_give(&tracker->peak_lock, GS_RANK_PEAK);
-}
-
 void gs_peak_set(struct gs_tracker *tracker, unsigned row, uint64_t now)
 {
     struct gs_shared_row *shared = &tracker->shared[row];

@@ -81,9 +81,6 @@ static inline void gs_peak_record_free(struct gs_tracker *tracker, struct gs_sha
 void gs_peak_take_back(struct gs_tracker *tracker, struct gs_shard *shard, unsigned row,
                        const struct gs_allocation *allocation);
 
-/* From now on each free of the row calls gs_peak_keep, for its scope. Takes peak_lock. */
-void gs_peak_watch_frees(struct gs_tracker *tracker, unsigned row);
-
 /* Sets a row's new peak; peak_lock is held. */
 void gs_peak_set(struct gs_tracker *tracker, unsigned row, uint64_t now);
 

@@ -10,7 +10,6 @@
  */
 #include "tracker/scope_totals.h"
 
-#include "tracker/peaks.h"
 #include "tracker/stacks/scopes.h"
 
 #define IN_CHUNK  (1u << GS_SCOPE_CHUNK_BITS)
@@ -307,6 +306,15 @@ static struct gs_scope *scope_of(struct gs_scope_table *table, uintptr_t entry,
                               : ((const struct gs_scope_row *)entry)->scope;
 }
 
+/* From now on each free of the row calls gs_peak_keep, for its scope. */
+static void watch_frees(struct gs_tracker *tracker, unsigned row)
+{
+    gs_tracker_lock_take(&tracker->peak_lock, GS_RANK_PEAK);
+    __atomic_store_n(&tracker->shared[row].scoped, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&tracker->peaks.order[row], UINT64_MAX, __ATOMIC_RELAXED);
+    gs_tracker_lock_give(&tracker->peak_lock, GS_RANK_PEAK);
+}
+
 /* The row of an event that is the first of its stack, of another row than the last one,
  * or of a stack that sampling left out. NULL: it is in no scope, or no memory. */
 static struct gs_scope_row *find_row_of(struct gs_tracker *tracker, unsigned row,
@@ -325,7 +333,7 @@ static struct gs_scope_row *find_row_of(struct gs_tracker *tracker, unsigned row
     }
     /* Before anyone can count in the row: a free that nobody sees would stay live. */
     if (__atomic_load_n(&tracker->shared[row].scoped, __ATOMIC_RELAXED) == 0) {
-        gs_peak_watch_frees(tracker, row);
+        watch_frees(tracker, row);
     }
     struct gs_scope_row *at = row_in(tracker, scope, row);
     if (at && known != 0) {

@@ -82,9 +82,19 @@ uint64_t gs_tracker_latest(const struct gs_tracker *tracker)
     return tracker ? gs_peak_time(tracker, gs_tracker_now(tracker)) : 0;
 }
 
+/* Returns true if make_room has nothing to do, as for most records. */
+GS_HOT bool has_room(const struct gs_tracker *tracker, uint32_t id,
+                     const struct gs_allocation *allocation, enum gs_slot slot)
+{
+    return allocation->stream == 0 &&
+           (slot != GS_SLOT_ADDRESS ||
+            __atomic_load_n(&tracker->links[id >> GS_CHUNK_SHIFT], __ATOMIC_ACQUIRE));
+}
+
 /* Makes space in the tables of optional values. */
-static enum gs_status make_room(struct gs_tracker *tracker, uint32_t id,
-                                const struct gs_allocation *allocation, enum gs_slot slot)
+static GS_NOINLINE enum gs_status make_room(struct gs_tracker *tracker, uint32_t id,
+                                            const struct gs_allocation *allocation,
+                                            enum gs_slot slot)
 {
     enum gs_status status = GS_OK;
 
@@ -138,7 +148,7 @@ GS_HOT uint32_t add_record(struct gs_tracker *tracker,
     const struct gs_cached_origin *seen = gs_origin_look_up(tracker, shard, context, tag);
     uint32_t id = GS_LIKELY(seen != NULL) ? gs_record_take(tracker, shard) : 0;
 
-    if (GS_UNLIKELY(id != 0 && (allocation->stream != 0 || slot == GS_SLOT_ADDRESS)) &&
+    if (GS_UNLIKELY(id != 0 && !has_room(tracker, id, allocation, slot)) &&
         make_room(tracker, id, allocation, slot) != GS_OK) {
         gs_record_put(tracker, shard, id);
         id = 0;
@@ -469,36 +479,33 @@ enum gs_status gs_tracker_look_up(struct gs_tracker *tracker, uint64_t addr,
     return tracker && gs_lookup_copy(tracker, addr, out) ? GS_OK : GS_ERR_NOT_FOUND;
 }
 
-struct find_arg {
-    uint64_t addr;
-    struct gs_allocation *out;
-    bool found;
-};
-
-static bool find_visit(void *arg, const struct gs_allocation *allocation)
+/* A copy of a live record of the address, in whatever table it is. Most records have
+ * another address, and are not copied. */
+static bool find_record(struct gs_tracker *tracker, uint64_t addr,
+                        struct gs_allocation *out)
 {
-    struct find_arg *find = arg;
+    uint32_t limit = __atomic_load_n(&tracker->record_limit, __ATOMIC_ACQUIRE);
+    enum gs_slot slot;
 
-    find->found = allocation->addr == find->addr;
-    if (find->found) {
-        *find->out = *allocation;
+    for (uint32_t id = 1; id < limit; id++) {
+        const struct gs_record *record = gs_record_of(tracker, id);
+        if (GS_UNLIKELY(__atomic_load_n(&record->addr, __ATOMIC_ACQUIRE) == addr) &&
+            gs_record_snapshot(tracker, id, record, out, &slot) && out->addr == addr) {
+            return true;
+        }
     }
-    return !find->found;
+    return false;
 }
 
 enum gs_status gs_tracker_find(struct gs_tracker *tracker, uint64_t addr,
                                struct gs_allocation *out)
 {
-    struct find_arg find = {.addr = addr, .out = out};
-
     if (!tracker || !out) {
         return GS_ERR_INVALID;
     }
-    if (gs_lookup_copy(tracker, addr, out)) {
-        return GS_OK;
-    }
-    gs_records_visit(tracker, find_visit, &find);
-    return find.found ? GS_OK : GS_ERR_NOT_FOUND;
+    return gs_lookup_copy(tracker, addr, out) || find_record(tracker, addr, out)
+               ? GS_OK
+               : GS_ERR_NOT_FOUND;
 }
 
 /* ---- allocations without a stack, or without a record ----------------------------- */

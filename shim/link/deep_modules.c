@@ -27,6 +27,7 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 
+#include "shim/link/elf_list.h"
 #include "shim/link/hook_rows.h"
 #include "shim/link/linker.h"
 
@@ -376,6 +377,29 @@ static int start_module(struct dl_phdr_info *info, size_t size, void *data)
     return 0;
 }
 
+static bool visit_any(const struct gs_elf_slot *slot, void *data)
+{
+    (void)slot;
+    (void)data;
+    return true;
+}
+
+/* Returns true if a module of the program's start takes something of the shim's for a
+ * variable. Makes no calls. */
+static bool is_taken_for_data(const struct gs_module_ref *own)
+{
+    const struct link_map *map = gs_elf_list_first();
+    for (bool last = false; map && !last; map = map->l_next) {
+        struct gs_module_ref module = {.base = map->l_addr, .dynamic = map->l_ld};
+        if (map->l_ld != own->dynamic &&
+            gs_elf_visit_data_slots(&module, own, visit_any, NULL)) {
+            return true;
+        }
+        last = gs_elf_list_ends_start(map);
+    }
+    return false;
+}
+
 void gs_deep_modules_start(void)
 {
     struct gs_module_ref *own = &check_now.own;
@@ -385,7 +409,7 @@ void gs_deep_modules_start(void)
     /* Another tool in front may not be ready for calls yet. */
     if (!gs_elf_defined_in_front("dl_iterate_phdr") && gs_linker_own_module(own)) {
         set_copies();
-        if (gs_elf_start_takes_for_data(own)) {
+        if (is_taken_for_data(own)) {
             (void)gs_elf_visit(start_module, NULL);
         }
     }

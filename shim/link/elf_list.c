@@ -179,27 +179,6 @@ bool gs_elf_defined_in_front(const char *name)
     return !map;
 }
 
-static bool visit_any(const struct gs_elf_slot *slot, void *data)
-{
-    (void)slot;
-    (void)data;
-    return true;
-}
-
-bool gs_elf_start_takes_for_data(const struct gs_module_ref *into)
-{
-    const struct link_map *map = gs_elf_list_first();
-    for (bool last = false; map && !last; map = map->l_next) {
-        struct gs_module_ref module = {.base = map->l_addr, .dynamic = map->l_ld};
-        if (map->l_ld != into->dynamic &&
-            gs_elf_visit_data_slots(&module, into, visit_any, NULL)) {
-            return true;
-        }
-        last = gs_elf_list_ends_start(map);
-    }
-    return false;
-}
-
 bool gs_elf_stands_before(const struct gs_module_ref *first,
                           const struct gs_module_ref *second)
 {

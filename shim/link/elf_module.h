@@ -99,10 +99,6 @@ bool gs_elf_visit_data_slots(const struct gs_module_ref *module,
                              const struct gs_module_ref *into, gs_elf_slot_visit *visit,
                              void *data);
 
-/* Returns true if another module of the program's start has such a slot. Makes no calls.
- */
-bool gs_elf_start_takes_for_data(const struct gs_module_ref *into);
-
 /* Visits the program's own copies of variables that libraries define: the linker sets
  * each to the first definition of its name that follows. */
 typedef void gs_elf_copy_visit(const char *name, void *at, size_t bytes, void *data);

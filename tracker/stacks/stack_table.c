@@ -310,13 +310,15 @@ unsigned gs_stack_table_frames(const struct gs_stack_table *table,
                                const struct gs_stack_entry *entry, uintptr_t *frames,
                                unsigned max)
 {
+    const unsigned depth = entry->depth, count = depth < max ? depth : max;
     uint32_t node = entry->leaf;
 
-    for (unsigned i = 0; i < entry->depth && i < max; i++) {
-        frames[i] = node_at(table, node)->frame;
-        node = node_at(table, node)->parent;
+    for (unsigned i = 0; i < count; i++) {
+        const struct gs_stack_node *at = node_at(table, node);
+        frames[i] = at->frame;
+        node = at->parent;
     }
-    return entry->depth;
+    return depth;
 }
 
 size_t gs_stack_table_bytes(const struct gs_stack_table *table)

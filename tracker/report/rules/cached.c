@@ -27,6 +27,7 @@ static const struct {
 
 /* A frame that was looked up. */
 #define FRAMES_KEPT 2048u
+#define PLACES      8u /* in which a frame may be */
 struct known {
     uintptr_t frame; /* 0: none */
     unsigned row;    /* + 1; 0: none */
@@ -89,12 +90,29 @@ static unsigned match_frame(const struct search *search, uint32_t stack, uintptr
     return 0;
 }
 
+/* The place of a frame that is not in its first one. Frames that share one would replace
+ * each other at every stack. */
+static GS_NOINLINE struct known *find_place(const struct search *search, size_t first,
+                                            uintptr_t frame)
+{
+    for (unsigned i = 0; i < PLACES; i++) {
+        struct known *known = &search->known[(first + i) % FRAMES_KEPT];
+        if (known->frame == frame || known->frame == 0) {
+            return known;
+        }
+    }
+    return &search->known[first];
+}
+
 static unsigned row_of_frame(const struct search *search, uint32_t stack, uintptr_t frame)
 {
-    size_t slot = (frame * UINT64_C(0x9e3779b97f4a7c15) >> 40) % FRAMES_KEPT;
-    struct known *known = &search->known[slot];
+    size_t first = (frame * UINT64_C(0x9e3779b97f4a7c15) >> 40) % FRAMES_KEPT;
+    struct known *known = &search->known[first];
 
-    if (known->frame != frame) {
+    if (GS_UNLIKELY(known->frame != frame)) {
+        known = find_place(search, first, frame);
+    }
+    if (GS_UNLIKELY(known->frame != frame)) {
         *known = (struct known){frame, match_frame(search, stack, frame)};
     }
     return known->row;
