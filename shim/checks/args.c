@@ -73,8 +73,9 @@ bool gs_args_right_elsewhere(uint64_t addr, uint64_t bytes, unsigned side)
 
 static void check_span(struct gs_copy_call *call, const struct gs_use *use)
 {
-    bool all = is_on(GS_ARGS_CHECKED);
-    if (is_on(GS_ARGS_RECORDED)) {
+    const unsigned modes = __atomic_load_n(&gs_args_modes, __ATOMIC_RELAXED);
+    const bool all = (modes & GS_ARGS_CHECKED) != 0;
+    if (GS_UNLIKELY((modes & GS_ARGS_RECORDED) != 0)) {
         gs_pinned_used(use->span.addr);
     }
     if (!all && gs_args_right(use->span.addr, use->span.bytes, use->writes ? 0 : 1)) {

@@ -229,6 +229,10 @@ static bool check_pooled(struct gs_state *state, struct gs_pool *pool,
         return false;
     }
     struct gs_span block = {range.block_addr, range.requested_bytes};
+    if (GS_LIKELY(range.live) &&
+        GS_LIKELY(gs_span_fit(&use->span, &block) == GS_SPAN_INSIDE)) {
+        return true;
+    }
     /* After the error of a context the driver may still have what a free of the program
      * has named: that free has reported the error. */
     if (range.poisoned) {
@@ -242,8 +246,7 @@ static bool check_pooled(struct gs_state *state, struct gs_pool *pool,
     }
     /* A claimed block is being freed by another thread, or is freed and held back; only a
      * quarantined one is certainly freed. */
-    if ((range.claimed && !gs_quarantine_holds(range.block_addr)) ||
-        (range.live && gs_span_fit(&use->span, &block) == GS_SPAN_INSIDE)) {
+    if (range.claimed && !gs_quarantine_holds(range.block_addr)) {
         return true;
     }
     if (pool == state->pool && !range.paged && !driver_has_segment(use, &range)) {
