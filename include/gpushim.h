@@ -296,25 +296,33 @@ __attribute__((cold)) static inline const struct gpushim_functions *
 gpushim_look_(const struct gpushim_functions **found)
 {
     static unsigned long long looked; /* how many modules were loaded then */
+    /* A signal handler that interrupts this would wait for the linker's lock for ever. */
+    static __thread int inside;
     const struct gpushim_functions *(*ask)(void);
     unsigned long long loads = 0;
     void *symbol, *loaded;
 
+    if (inside) {
+        return (const struct gpushim_functions *)0;
+    }
+    inside = 1;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
     (void)gpushim_visit_modules_(gpushim_read_loads_, &loads);
-    if (loads == __atomic_load_n(&looked, __ATOMIC_RELAXED)) {
-        return __atomic_load_n(found, __ATOMIC_ACQUIRE);
+    if (loads != __atomic_load_n(&looked, __ATOMIC_RELAXED)) {
+        symbol = dlsym((void *)0 /* RTLD_DEFAULT */, "gpushim_functions");
+        if (!symbol) {
+            loaded = dlopen("libgpushim.so", RTLD_LAZY | 4 /* RTLD_NOLOAD */);
+            symbol = loaded ? dlsym(loaded, "gpushim_functions") : symbol;
+        }
+        if (symbol) {
+            memcpy(&ask, &symbol, sizeof(ask));
+            __atomic_store_n(found, ask(), __ATOMIC_RELEASE);
+        } else {
+            __atomic_store_n(&looked, loads, __ATOMIC_RELAXED);
+        }
     }
-    symbol = dlsym((void *)0 /* RTLD_DEFAULT */, "gpushim_functions");
-    if (!symbol) {
-        loaded = dlopen("libgpushim.so", RTLD_LAZY | 4 /* RTLD_NOLOAD */);
-        symbol = loaded ? dlsym(loaded, "gpushim_functions") : symbol;
-    }
-    if (symbol) {
-        memcpy(&ask, &symbol, sizeof(ask));
-        __atomic_store_n(found, ask(), __ATOMIC_RELEASE);
-    } else {
-        __atomic_store_n(&looked, loads, __ATOMIC_RELAXED);
-    }
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    inside = 0;
     return __atomic_load_n(found, __ATOMIC_ACQUIRE);
 }
 
