@@ -84,6 +84,7 @@ struct gpushim_rows_ {
     row(context_get, "cuCtxGetCurrent", (void **))                                           \
     row(context_set, "cuCtxSetCurrent", (void *))                                            \
     row(context_device, "cuCtxGetDevice", (int *))                                           \
+    row(context_sync, "cuCtxSynchronize", (void))                                            \
     row(memory_info, "cuMemGetInfo_v2", (size_t *, size_t *))                                \
     row(enable_peer, "cuCtxEnablePeerAccess", (void *, unsigned))                            \
     row(alloc, "cuMemAlloc_v2", (unsigned long long *, size_t))                              \
@@ -915,16 +916,16 @@ static inline gpushim_result gpushim_buffer_advise(struct gpushim_buffer *buffer
 
 /* ---- growing and shrinking ------------------------------------------------------- */
 
-/* Moves a buffer's data to new memory of `capacity`, and frees the old. */
-static inline gpushim_result gpushim_replace_(struct gpushim_buffer *buffer,
-                                              size_t capacity, void *stream)
+/* Allocates memory of `capacity` like that of a buffer, in its context. */
+static inline gpushim_result gpushim_obtain_like_(const struct gpushim_buffer *buffer,
+                                                  size_t capacity,
+                                                  struct gpushim_buffer *out)
 {
     const struct gpushim_calls_ *cuda = NULL;
-    struct gpushim_buffer moved = *buffer;
-    size_t bytes = buffer->bytes < capacity ? buffer->bytes : capacity;
     void *before = NULL;
     gpushim_result result = GPUSHIM_OK;
 
+    *out = *buffer;
     if (buffer->place != GPUSHIM_HOST) {
         result = gpushim_cuda_(&cuda);
         if (result == GPUSHIM_OK) {
@@ -934,14 +935,26 @@ static inline gpushim_result gpushim_replace_(struct gpushim_buffer *buffer,
             return result;
         }
     }
-    result = gpushim_obtain_(&moved, capacity);
+    result = gpushim_obtain_(out, capacity);
     if (cuda) {
         gpushim_leave_(cuda, buffer->context, before);
     }
-    if (result != GPUSHIM_OK) {
-        return result;
+    return result;
+}
+
+/* Moves a buffer's data to memory of gpushim_obtain_like_, which is freed on a failure,
+ * and frees the old. */
+static inline gpushim_result gpushim_move_to_(struct gpushim_buffer *buffer,
+                                              struct gpushim_buffer *moved, void *stream)
+{
+    const struct gpushim_calls_ *cuda = NULL;
+    size_t bytes = buffer->bytes < moved->capacity ? buffer->bytes : moved->capacity;
+    gpushim_result result =
+        buffer->place == GPUSHIM_HOST ? GPUSHIM_OK : gpushim_cuda_(&cuda);
+
+    if (result == GPUSHIM_OK) {
+        result = gpushim_move_(moved->data, buffer->data, bytes, stream, !cuda);
     }
-    result = gpushim_move_(moved.data, buffer->data, bytes, stream, !cuda);
     if (cuda && result == GPUSHIM_OK && stream != GPUSHIM_SYNC) {
         result = gpushim_from_cuda_(cuda->stream_sync(stream));
     }
@@ -949,12 +962,22 @@ static inline gpushim_result gpushim_replace_(struct gpushim_buffer *buffer,
         result = gpushim_release_(buffer);
     }
     if (result != GPUSHIM_OK) {
-        (void)gpushim_release_(&moved);
+        (void)gpushim_release_(moved);
         return result;
     }
-    moved.bytes = bytes;
-    *buffer = moved;
+    moved->bytes = bytes;
+    *buffer = *moved;
     return GPUSHIM_OK;
+}
+
+/* Moves a buffer's data to new memory of `capacity`, and frees the old. */
+static inline gpushim_result gpushim_replace_(struct gpushim_buffer *buffer,
+                                              size_t capacity, void *stream)
+{
+    struct gpushim_buffer moved;
+    gpushim_result result = gpushim_obtain_like_(buffer, capacity, &moved);
+
+    return result == GPUSHIM_OK ? gpushim_move_to_(buffer, &moved, stream) : result;
 }
 
 /*
@@ -1017,6 +1040,158 @@ static inline gpushim_result gpushim_buffer_shrink(struct gpushim_buffer *buffer
     return buffer->capacity == buffer->bytes || !gpushim_is_old_(buffer, seconds)
                ? GPUSHIM_OK
                : gpushim_replace_(buffer, buffer->bytes, stream);
+}
+
+/* ---- defragmentation ------------------------------------------------------------- */
+
+/* The answer of gpushim_defragment. Holes are those of gpushim_get_statistics. */
+struct gpushim_defragmented {
+    uint64_t moved_count, moved_bytes;
+    uint64_t returned_bytes; /* to the driver */
+    uint64_t holes_before, hole_bytes_before, largest_hole_bytes_before;
+    uint64_t holes_after, hole_bytes_after, largest_hole_bytes_after;
+    double before, after; /* gpushim_fragmentation */
+};
+
+/* The highest address first. */
+static inline int gpushim_compare_places_(const void *left, const void *right)
+{
+    const struct gpushim_buffer *a = *(struct gpushim_buffer *const *)left;
+    const struct gpushim_buffer *b = *(struct gpushim_buffer *const *)right;
+    return (a->base < b->base) - (a->base > b->base);
+}
+
+/* Waits for the work of a buffer's context, so that freed memory is idle, and returns
+ * idle memory of the pool, so that its caches serve no allocation. NULL: of all devices.
+ */
+static inline gpushim_result gpushim_return_idle_(const struct gpushim_buffer *buffer,
+                                                  struct gpushim_defragmented *out)
+{
+    const struct gpushim_calls_ *cuda;
+    void *before = NULL;
+    uint64_t given = 0;
+    gpushim_result result = buffer ? gpushim_cuda_(&cuda) : GPUSHIM_OK;
+
+    if (buffer && result == GPUSHIM_OK) {
+        result = gpushim_from_cuda_(gpushim_enter_(cuda, buffer->context, &before));
+        if (result == GPUSHIM_OK) {
+            result = gpushim_from_cuda_(cuda->context_sync());
+            gpushim_leave_(cuda, buffer->context, before);
+        }
+    }
+    if (result == GPUSHIM_OK) {
+        result = gpushim_trim(buffer ? buffer->device : GPUSHIM_ALL_DEVICES, UINT64_MAX,
+                              &given);
+    }
+    out->returned_bytes += given;
+    return result;
+}
+
+/* Moves a buffer down into a hole of the pool, if one is large enough. */
+static inline gpushim_result gpushim_move_down_(struct gpushim_buffer *buffer,
+                                                void *stream,
+                                                struct gpushim_defragmented *out)
+{
+    struct gpushim_statistics before, after;
+    struct gpushim_buffer moved;
+    gpushim_result result = gpushim_get_statistics(buffer->device, &before);
+
+    if (result != GPUSHIM_OK ||
+        before.largest_hole_bytes < buffer->capacity + buffer->alignment) {
+        return result;
+    }
+    result = gpushim_obtain_like_(buffer, buffer->capacity, &moved);
+    if (result == GPUSHIM_NO_MEMORY) {
+        return GPUSHIM_OK;
+    }
+    if (result == GPUSHIM_OK) {
+        result = gpushim_get_statistics(buffer->device, &after);
+        if (result == GPUSHIM_OK && moved.base < buffer->base &&
+            after.segments_mapped == before.segments_mapped) {
+            result = gpushim_move_to_(buffer, &moved, stream);
+            out->moved_count += result == GPUSHIM_OK;
+            out->moved_bytes += result == GPUSHIM_OK ? buffer->capacity : 0;
+        } else {
+            (void)gpushim_release_(&moved);
+        }
+    }
+    return result == GPUSHIM_OK ? gpushim_return_idle_(buffer, out) : result;
+}
+
+static inline gpushim_result gpushim_defragment_(struct gpushim_buffer **sorted,
+                                                 size_t count, int device, void *stream,
+                                                 struct gpushim_defragmented *out)
+{
+    struct gpushim_statistics now;
+    gpushim_result result = gpushim_return_idle_(count ? sorted[0] : NULL, out);
+    size_t i;
+
+    if (result == GPUSHIM_OK) {
+        result = gpushim_get_statistics(device, &now);
+    }
+    if (result != GPUSHIM_OK) {
+        return result;
+    }
+    out->holes_before = now.holes;
+    out->hole_bytes_before = now.hole_bytes;
+    out->largest_hole_bytes_before = now.largest_hole_bytes;
+    out->before = gpushim_fragmentation(&now);
+    for (i = 0; i < count && result == GPUSHIM_OK; i++) {
+        result = gpushim_move_down_(sorted[i], stream, out);
+    }
+    if (gpushim_get_statistics(device, &now) == GPUSHIM_OK) {
+        out->holes_after = now.holes;
+        out->hole_bytes_after = now.hole_bytes;
+        out->largest_hole_bytes_after = now.largest_hole_bytes;
+        out->after = gpushim_fragmentation(&now);
+    }
+    return result;
+}
+
+/*
+ * Moves buffers into holes of the pool at lower addresses, so that free memory of the
+ * device becomes one piece, or whole segments, which return to the driver. A buffer that
+ * moves has other `data`, and its views end. Waits for all work of the context: for a
+ * time without any. Other allocations have no owner that could be told, and stay.
+ * In:     buffers  on one device, no views; `count` 0: idle memory returns, no more
+ *         stream   whose work uses the data; a move waits for it
+ * Out:    *out     may be NULL; all 0 where nothing was done
+ * Errors: as above; INACTIVE (also without the library), OFF (GPUSHIM_POOL=off): nothing
+ *         was done. CUDA: all buffers are valid, and those that have moved stay so.
+ */
+static inline gpushim_result gpushim_defragment(struct gpushim_buffer *const *buffers,
+                                                size_t count, void *stream,
+                                                struct gpushim_defragmented *out)
+{
+    struct gpushim_defragmented own;
+    struct gpushim_buffer **sorted;
+    gpushim_result result;
+    size_t i;
+
+    out = out ? out : &own;
+    memset(out, 0, sizeof(*out));
+    if ((!buffers && count) || count > SIZE_MAX / sizeof(*sorted)) {
+        return GPUSHIM_INVALID;
+    }
+    for (i = 0; i < count; i++) {
+        if (!buffers[i] || !buffers[i]->data || (buffers[i]->flags & GPUSHIM_VIEW) ||
+            buffers[i]->place != GPUSHIM_DEVICE ||
+            buffers[i]->device != buffers[0]->device) {
+            return GPUSHIM_INVALID;
+        }
+    }
+    sorted = (struct gpushim_buffer **)malloc(count ? count * sizeof(*sorted) : 1);
+    if (!sorted) {
+        return GPUSHIM_NO_MEMORY;
+    }
+    for (i = 0; i < count; i++) {
+        sorted[i] = buffers[i];
+    }
+    qsort(sorted, count, sizeof(*sorted), gpushim_compare_places_);
+    result = gpushim_defragment_(
+        sorted, count, count ? buffers[0]->device : GPUSHIM_ALL_DEVICES, stream, out);
+    free(sorted);
+    return result;
 }
 
 /* ---- batches --------------------------------------------------------------------- */

@@ -281,29 +281,47 @@ static void out_of_memory(void)
     app_expect(available <= total && !buffer.data, "GetAvailableMemory");
 }
 
-/* "Memory Fragmentation" (D7): ten free pieces between live blocks; then the pool is
- * defragmented: what is free goes back to the driver. */
+/* "Memory Fragmentation" (D7): ten free pieces between live buffers;
+ * GetFragmentationStatsAsync; DefragmentPoolAsync compacts them, and answers with what
+ * was before and after. The data stays. */
 static void fragmentation(void)
 {
+    enum { EACH = 60000 };
+    struct gpushim_buffer buffers[20], *left[10];
     struct gpushim_statistics now;
-    gpu_ptr blocks[20];
+    struct gpushim_defragmented found;
+    static unsigned char data[EACH], back[EACH];
 
-    for (int i = 0; i < 20; i++)
-        APP_OK(gpu_malloc(&blocks[i], 60000));
+    for (int i = 0; i < 20; i++) {
+        app_bytes_fill(data, EACH, (uint32_t)i);
+        APP_OK(gpushim_buffer_create(&buffers[i], GPUSHIM_DEVICE, EACH, 0, 0));
+        APP_OK(gpushim_buffer_put(&buffers[i], 0, data, EACH, GPUSHIM_SYNC));
+        left[i / 2] = &buffers[i];
+    }
     for (int i = 0; i < 20; i += 2)
-        APP_OK(gpu_free(blocks[i]));
+        APP_OK(gpushim_buffer_free(&buffers[i]));
     active(gpushim_trim(0, UINT64_MAX, NULL));
     if (active(gpushim_get_statistics(0, &now))) {
-        app_expect(now.holes >= 10 && now.largest_hole_bytes >= 60000,
-                   "LargestFreeBlock");
+        app_expect(now.holes >= 10 && now.largest_hole_bytes >= EACH, "LargestFreeBlock");
         app_expect(gpushim_fragmentation(&now) > 0, "FragmentationRatio");
     }
-    for (int i = 1; i < 20; i += 2)
-        APP_OK(gpu_free(blocks[i]));
-    active(gpushim_trim(0, UINT64_MAX, NULL)); /* DefragmentPool */
-    if (active(gpushim_get_statistics(0, &now)))
-        app_expect(now.holes == 0 && gpushim_fragmentation(&now) == 0, "it is left");
-    printf("defragmented\n");
+    if (active(gpushim_defragment(left, 10, streams.compute, &found))) {
+        app_expect(found.holes_before == now.holes && found.before > 0, "before");
+        app_expect(found.moved_count > 0 && found.moved_bytes == found.moved_count * EACH,
+                   "what was moved");
+        app_expect(found.holes_after < found.holes_before && found.after < found.before &&
+                       (found.hole_bytes_after == 0 ||
+                        found.largest_hole_bytes_after > found.largest_hole_bytes_before),
+                   "after");
+    }
+    for (int i = 1; i < 20; i += 2) {
+        app_bytes_fill(data, EACH, (uint32_t)i);
+        APP_OK(gpushim_buffer_get(&buffers[i], 0, back, EACH, GPUSHIM_SYNC));
+        app_expect(memcmp(data, back, EACH) == 0, "the data of a buffer that moved");
+        APP_OK(gpushim_buffer_free(&buffers[i]));
+    }
+    printf("defragmented: %s without a buffer\n",
+           gpushim_result_text(gpushim_defragment(NULL, 1, NULL, NULL)));
 }
 
 int main(void)

@@ -19,7 +19,7 @@ SYNC = (1 << (8 * ctypes.sizeof(ctypes.c_void_p))) - 1  # GPUSHIM_SYNC: complete
 LEGACY = 1  # CU_STREAM_LEGACY
 
 _NAMES = ("OK", "INACTIVE", "INVALID", "NOT_FOUND", "NO_MEMORY", "TOO_OLD", "AT_START", "OFF", "CUDA", "BUSY")
-OK, INACTIVE, INVALID, NOT_FOUND, NO_MEMORY, TOO_OLD, _, _, CUDA, BUSY = range(10)
+OK, INACTIVE, INVALID, NOT_FOUND, NO_MEMORY, TOO_OLD, _, OFF, CUDA, BUSY = range(10)
 _MOST = (1 << 63) - 1
 _C = TypeVar("_C", bound="Closing")
 
@@ -145,11 +145,19 @@ class WarmingStruct(ctypes.Structure):  # struct gpushim_warming
                 ("done", ctypes.c_int), ("blocks", _pointer), ("result", ctypes.c_int)]
 
 
+class DefragmentedStruct(ctypes.Structure):  # struct gpushim_defragmented
+    _fields_ = [(name, _u64) for name in (
+        "moved_count", "moved_bytes", "returned_bytes", "holes_before", "hole_bytes_before",
+        "largest_hole_bytes_before", "holes_after", "hole_bytes_after", "largest_hole_bytes_after")] + [
+            (name, ctypes.c_double) for name in ("before", "after")]
+
+
 EachChunk = ctypes.CFUNCTYPE(ctypes.c_int, _pointer, ctypes.POINTER(BufferStruct), _u64, _pointer)
 
 _STRUCTURES: Dict[str, Any] = {
     "buffer": BufferStruct, "copy": CopyStruct, "cache": CacheStruct, "readback": ReadbackStruct,
-    "streams": StreamsStruct, "ring": RingStruct, "ring_counts": CountsStruct, "warming": WarmingStruct}
+    "streams": StreamsStruct, "ring": RingStruct, "ring_counts": CountsStruct, "warming": WarmingStruct,
+    "defragmented": DefragmentedStruct}
 
 # ---- the header's functions ------------------------------------------------------------
 
@@ -177,6 +185,7 @@ FUNCTIONS: Dict[str, List[Any]] = {
     "buffer_advise": [_buffer, _int, _int],
     "buffer_resize": [_buffer, _size, _pointer],
     "buffer_shrink": [_buffer, _u64, _pointer],
+    "defragment": [ctypes.POINTER(_buffer), _size, _pointer, ctypes.POINTER(DefragmentedStruct)],
     "batch_create": [_buffer, _buffer, _sizes, _size, _int, _size, ctypes.c_uint],
     "cache_create": [_cache, _int, _size, _size],
     "cache_take": [_cache, _text, _size, _size, _buffer],

@@ -1,7 +1,9 @@
-"""Many copies with one wait, copies of rows, and batches of buffers."""
+"""Many copies with one wait, copies of rows, defragmentation, and batches of buffers."""
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import dataclasses
 from typing import Any, Iterable, Iterator, Sequence
 
 from gpushim.memory import calls
@@ -54,6 +56,51 @@ def copy_rows(dst: Buffer, src: Buffer, *, width: int, rows: int, dst_pitch: int
     with Use("copy_rows", dst, src):
         check("copy_rows", "buffer_copy_rows", dst._struct, to, pitches[0], src._struct, from_, pitches[1], *shape,
               stream_handle(stream))
+
+
+# ---- defragmentation -------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Defragmented:
+    """The answer of defragment (struct gpushim_defragmented). before and after: the share of the pool's free bytes
+    outside the largest hole, 0 to 1."""
+    moved_count: int = 0
+    moved_bytes: int = 0
+    returned_bytes: int = 0
+    holes_before: int = 0
+    hole_bytes_before: int = 0
+    largest_hole_bytes_before: int = 0
+    holes_after: int = 0
+    hole_bytes_after: int = 0
+    largest_hole_bytes_after: int = 0
+    before: float = 0.0
+    after: float = 0.0
+
+
+def defragment(buffers: Iterable[Buffer] = (), stream: Any = None) -> Defragmented:
+    """Moves buffers of device memory into holes of the pool, so that its free memory becomes one piece, or returns to
+    the driver. The .address of one that moves changes, and its views end. Waits for all work of the context. stream: as
+    of Buffer.resize. Without the library, and without its pool, nothing moves: all 0.
+
+    Raises Error "INVALID" for other memory, views and several devices; BufferError while there is a memoryview, or
+    after an export by DLPack.
+    """
+    wanted, handle, found = list(dict.fromkeys(buffers)), stream_handle(stream), calls.DefragmentedStruct()
+    if not all(isinstance(one, Buffer) for one in wanted):
+        raise TypeError("defragment: Buffers are needed")
+    with contextlib.ExitStack() as held:
+        for one in wanted:
+            held.enter_context(Use("defragment", alone=one))
+            one._movable("defragment")
+        before = [one._struct.data for one in wanted]
+        rows = (ctypes.POINTER(BufferStruct) * max(len(wanted), 1))(*(ctypes.pointer(one._struct) for one in wanted))
+        result = calls.call("defragment", rows, len(wanted), handle, ctypes.byref(found))
+        for one, place in zip(wanted, before):
+            one._moved(place)
+    if result not in (calls.OK, calls.INACTIVE, calls.OFF):
+        raise calls.error(result, "defragment %d buffers" % len(wanted))
+    return Defragmented(*(getattr(found, field.name) for field in dataclasses.fields(Defragmented)))
 
 
 # ---- batches ---------------------------------------------------------------------------

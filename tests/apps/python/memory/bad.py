@@ -10,7 +10,7 @@ import sys
 
 from gpushim import memory
 from gpushim.memory import (Advice, Batch, Bridge, Buffer, Cache, Copy, Error, Place, Readback, Ring, StagingPool,
-                            Streams, Warming, copy_batch, copy_rows, upload)
+                            Streams, Warming, copy_batch, copy_rows, defragment, upload)
 
 BIG = 2**64
 
@@ -42,6 +42,12 @@ told("alignment", *(lambda value=value: Buffer(4, alignment=value) for value in 
 told("growth", *(lambda value=value: Buffer(4, growth=value) for value in (0, 17, float("nan"), "2")))
 told("limit", lambda: Buffer(4, limit=-1), lambda: Buffer(10, limit=5), lambda: Buffer(4, limit=100).resize(101))
 
+with Buffer(4) as one, Buffer(4) as other:
+    with one.view(0, 2) as part:
+        told("defragment", lambda: defragment([one, Buffer(4, Place.HOST)]), lambda: defragment([part]), lambda: defragment(7),
+             lambda: defragment([one, "two"]), lambda: defragment([one], Wrong()), lambda: defragment([one, one, other]))
+    other.close()
+    told("defragment", lambda: defragment([one, other]), lambda: defragment([Buffer(4, Place.MANAGED)]))
 data = bytes(range(100))
 device, host, managed = Buffer(100), Buffer(100, Place.HOST), Buffer(100, Place.MANAGED)
 device.put(data)

@@ -11,8 +11,8 @@ import sys
 import gpushim
 from gpushim.group import Group
 from gpushim.memory import (Advice, Batch, Bridge, Buffer, Cache, Copy, Error, Place, Readback, Ring, StagingPool,
-                            Strategy, Streams, Warming, allocate_async, calls, copy_batch, copy_rows, enable_peers,
-                            get_memory, get_visibility, load, read_back, read_file, save, stream_after, stream_wait,
+                            Strategy, Streams, Warming, allocate_async, calls, copy_batch, copy_rows, defragment,
+                            enable_peers, get_memory, get_visibility, load, read_back, read_file, save, stream_after, stream_wait,
                             upload)
 
 called = set()
@@ -79,6 +79,25 @@ def copies():
     with Batch([100, 5, 4096], alignment=512, zeroed=True) as (first, second, third):
         print("parts:", [part.nbytes for part in (first, second, third)], (second.address - first.address),
               third.get() == bytes(4096))
+
+
+def holes():
+    held = [Buffer(60000) for _ in range(12)]
+    for number, one in enumerate(held):
+        one.put(pattern(60000, number))
+    part, stays = held[11].view(10, 10), held[1::2]
+    for one in held[::2]:
+        one.close()
+    before = [one.address for one in stays]
+    found = defragment(stays, 0)
+    moved = sum(one.address != place for one, place in zip(stays, before))
+    assert moved == found.moved_count and found.moved_bytes == 60000 * moved, found
+    if gpushim.active():
+        assert moved and found.after < found.before and found.holes_after < found.holes_before, found
+    assert all(one.get() == pattern(60000, number) for number, one in enumerate(held) if number % 2)
+    print("holes: the data stays;", part.closed or stays[5].address == before[5], defragment().moved_count)
+    for one in stays:
+        one.close()
 
 
 def caches():
@@ -190,6 +209,7 @@ def devices():
 
 buffers()
 copies()
+holes()
 caches()
 files()
 rings()
