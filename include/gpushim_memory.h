@@ -129,11 +129,34 @@ enum {
     GPUSHIM_CU_NON_BLOCKING_ = 1,
     GPUSHIM_CU_NO_TIMING_ = 2,
     GPUSHIM_CU_UNIFIED_ = 4,
-    GPUSHIM_CU_HAS_MANAGED_ = 83,   /* CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY */
+    GPUSHIM_CU_HAS_MANAGED_ = 83, /* CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY */
+    GPUSHIM_CU_HAS_VMM_ = 102,    /* CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_... */
     GPUSHIM_CU_HAS_CONCURRENT_ = 89 /* CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS */
 };
 
 /* The driver's functions; NULL: one is missing. Looked for once. */
+/* Fills a table of functions. Returns 0 if one is missing. */
+static inline int gpushim_find_(const char *const *names, size_t count, void *table)
+{
+    void *library = NULL, *symbol;
+    size_t i;
+
+    for (i = 0; i < count; i++) {
+        symbol = dlsym((void *)0 /* RTLD_DEFAULT */, names[i]);
+        if (!symbol && !library) {
+            library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+        }
+        if (!symbol && library) {
+            symbol = dlsym(library, names[i]);
+        }
+        if (!symbol) {
+            return 0;
+        }
+        memcpy((char *)table + i * sizeof(symbol), &symbol, sizeof(symbol));
+    }
+    return 1;
+}
+
 static inline const struct gpushim_calls_ *gpushim_driver_(void)
 {
     static const char *const names[] = {
@@ -144,28 +167,13 @@ static inline const struct gpushim_calls_ *gpushim_driver_(void)
     static struct gpushim_calls_ none, *found;
     struct gpushim_calls_ *table = __atomic_load_n(&found, __ATOMIC_ACQUIRE),
                           *other = NULL;
-    void *library = NULL, *symbol;
-    size_t i, count = sizeof(names) / sizeof(names[0]);
 
     if (!table) {
         table = (struct gpushim_calls_ *)malloc(sizeof(*table));
         if (!table) {
             return NULL;
         }
-        for (i = 0; i < count; i++) {
-            symbol = dlsym((void *)0 /* RTLD_DEFAULT */, names[i]);
-            if (!symbol && !library) {
-                library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-            }
-            if (!symbol && library) {
-                symbol = dlsym(library, names[i]);
-            }
-            if (!symbol) {
-                break;
-            }
-            memcpy((char *)table + i * sizeof(symbol), &symbol, sizeof(symbol));
-        }
-        if (i < count) {
+        if (!gpushim_find_(names, sizeof(names) / sizeof(names[0]), table)) {
             free(table);
             table = &none;
         }
@@ -253,8 +261,9 @@ typedef enum gpushim_place {
 
 /* Flags of a buffer. */
 enum {
-    GPUSHIM_ZEROED = 1, /* zero at the start, and so is what a resize adds */
-    GPUSHIM_VIEW = 2    /* set by the functions: the buffer does not own its memory */
+    GPUSHIM_ZEROED = 1,  /* zero at the start, and so is what a resize adds */
+    GPUSHIM_VIEW = 2,    /* set by the functions: the buffer does not own its memory */
+    GPUSHIM_IN_PLACE = 4 /* of device memory: grows at its address, without a copy */
 };
 
 /*
@@ -275,6 +284,7 @@ struct gpushim_buffer {
     void *base, *context;
     const void *cache; /* the struct gpushim_cache that it was taken from */
     uint64_t used_at;
+    struct gpushim_pages_ *pages; /* of GPUSHIM_IN_PLACE; else NULL */
 };
 
 #ifdef __cplusplus
@@ -339,6 +349,158 @@ static inline void gpushim_leave_(const struct gpushim_calls_ *cuda, void *conte
     }
 }
 
+/* ---- pages of buffers that grow in place: internal ---- */
+
+/* CUmemAllocationProp, CUmemAccessDesc. */
+struct gpushim_page_kind_ {
+    int type, handles, location, device;
+    void *unused;
+    unsigned char flags[8];
+};
+struct gpushim_page_access_ {
+    int location, device, flags;
+};
+
+/* clang-format off */
+#define GPUSHIM_VMM_(row)                                                                    \
+    row(granularity, "cuMemGetAllocationGranularity",                                        \
+        (size_t *, const struct gpushim_page_kind_ *, int))                                  \
+    row(reserve, "cuMemAddressReserve",                                                      \
+        (unsigned long long *, size_t, size_t, unsigned long long, unsigned long long))      \
+    row(unreserve, "cuMemAddressFree", (unsigned long long, size_t))                         \
+    row(create, "cuMemCreate",                                                               \
+        (unsigned long long *, size_t, const struct gpushim_page_kind_ *, unsigned long long))\
+    row(release, "cuMemRelease", (unsigned long long))                                       \
+    row(map, "cuMemMap",                                                                     \
+        (unsigned long long, size_t, size_t, unsigned long long, unsigned long long))        \
+    row(unmap, "cuMemUnmap", (unsigned long long, size_t))                                   \
+    row(access, "cuMemSetAccess",                                                            \
+        (unsigned long long, size_t, const struct gpushim_page_access_ *, size_t))
+/* clang-format on */
+
+struct gpushim_vmm_ {
+#define GPUSHIM_ROW_(name, symbol, parameters) int(*name) parameters;
+    GPUSHIM_VMM_(GPUSHIM_ROW_)
+#undef GPUSHIM_ROW_
+};
+
+/* False: the driver has no such functions. */
+static inline int gpushim_find_vmm_(struct gpushim_vmm_ *out)
+{
+    static const char *const names[] = {
+#define GPUSHIM_ROW_(name, symbol, parameters) symbol,
+        GPUSHIM_VMM_(GPUSHIM_ROW_)
+#undef GPUSHIM_ROW_
+    };
+    return gpushim_find_(names, sizeof(names) / sizeof(names[0]), out);
+}
+
+/* The mappings of a buffer: each begins where the last one ends. */
+struct gpushim_pages_ {
+    struct gpushim_vmm_ vmm;
+    size_t reserved, page, count, room;
+    size_t *ends;
+};
+
+static inline size_t gpushim_mapped_(const struct gpushim_pages_ *pages)
+{
+    return pages->count ? pages->ends[pages->count - 1] : 0;
+}
+
+/* Maps memory up to `to` bytes: whole pages. */
+static inline gpushim_result gpushim_pages_grow_(struct gpushim_buffer *buffer, size_t to)
+{
+    struct gpushim_pages_ *pages = buffer->pages;
+    const struct gpushim_vmm_ *vmm = &pages->vmm;
+    const struct gpushim_page_kind_ kind = {1, 0, 1, buffer->device, NULL, {0}};
+    const struct gpushim_page_access_ access = {1, buffer->device, 3};
+    size_t from = gpushim_mapped_(pages), room = 2 * pages->room + 8, *ends;
+    unsigned long long at = gpushim_address_(buffer->base) + from, handle;
+    int code;
+
+    if (to > pages->reserved) {
+        return GPUSHIM_NO_MEMORY;
+    }
+    to = (to + pages->page - 1) / pages->page * pages->page;
+    if (to <= from) {
+        return GPUSHIM_OK;
+    }
+    if (pages->count == pages->room) {
+        ends = (size_t *)realloc(pages->ends, room * sizeof(*ends));
+        if (!ends) {
+            return GPUSHIM_NO_MEMORY;
+        }
+        pages->ends = ends;
+        pages->room = room;
+    }
+    code = vmm->create(&handle, to - from, &kind, 0);
+    if (!code) {
+        code = vmm->map(at, to - from, 0, handle, 0);
+        if (!code && (code = vmm->access(at, to - from, &access, 1)) != 0) {
+            (void)vmm->unmap(at, to - from);
+        }
+        (void)vmm->release(handle); /* the mapping keeps it */
+    }
+    if (!code) {
+        pages->ends[pages->count++] = to;
+    }
+    return gpushim_from_cuda_(code);
+}
+
+/* Waits for the context's work, unless it is gone, and unmaps what is beyond `keep`. */
+static inline gpushim_result gpushim_pages_drop_(const struct gpushim_buffer *buffer,
+                                                 size_t keep)
+{
+    struct gpushim_pages_ *pages = buffer->pages;
+    const struct gpushim_calls_ *cuda;
+    void *before = NULL;
+    gpushim_result result = gpushim_cuda_(&cuda);
+    int code;
+
+    if (result != GPUSHIM_OK) {
+        return result;
+    }
+    code = gpushim_enter_(cuda, buffer->context, &before);
+    if (!code) {
+        code = cuda->context_sync();
+        gpushim_leave_(cuda, buffer->context, before);
+    }
+    if (code == GPUSHIM_CU_DEINITIALIZED_) {
+        return GPUSHIM_INACTIVE;
+    }
+    if (code == GPUSHIM_CU_INVALID_CONTEXT_ || code == GPUSHIM_CU_DESTROYED_) {
+        code = 0;
+    }
+    while (!code && pages->count) {
+        size_t begin = pages->count > 1 ? pages->ends[pages->count - 2] : 0;
+        if (begin < keep) {
+            break;
+        }
+        code = pages->vmm.unmap(gpushim_address_(buffer->base) + begin,
+                                pages->ends[pages->count - 1] - begin);
+        pages->count -= !code;
+    }
+    return gpushim_from_cuda_(code);
+}
+
+/* Ends a buffer's pages and addresses. */
+static inline gpushim_result gpushim_pages_end_(const struct gpushim_buffer *buffer)
+{
+    struct gpushim_pages_ *pages = buffer->pages;
+    gpushim_result result = gpushim_pages_drop_(buffer, 0);
+
+    if (result == GPUSHIM_OK) {
+        result = gpushim_from_cuda_(
+            pages->vmm.unreserve(gpushim_address_(buffer->base), pages->reserved));
+    }
+    if (result == GPUSHIM_OK || result == GPUSHIM_INACTIVE) {
+        free(pages->ends);
+        free(pages);
+        result = GPUSHIM_OK;
+    }
+    return result;
+}
+
 /* Frees what gpushim_obtain_ returned. Memory of a context that is gone is gone, too. */
 static inline gpushim_result gpushim_release_(const struct gpushim_buffer *buffer)
 {
@@ -350,6 +512,9 @@ static inline gpushim_result gpushim_release_(const struct gpushim_buffer *buffe
     if (buffer->place == GPUSHIM_HOST) {
         free(buffer->base);
         return GPUSHIM_OK;
+    }
+    if (buffer->pages) {
+        return gpushim_pages_end_(buffer);
     }
     result = gpushim_cuda_(&cuda);
     if (result != GPUSHIM_OK) {
@@ -461,6 +626,67 @@ static inline gpushim_result gpushim_obtain_(struct gpushim_buffer *buffer,
     return GPUSHIM_OK;
 }
 
+/* Reserves addresses for all that a device has, and maps `bytes`. NOT_FOUND: the device,
+ * or the limit of the process's addresses, allows no such buffer. */
+static inline gpushim_result gpushim_obtain_pages_(struct gpushim_buffer *buffer,
+                                                   size_t bytes)
+{
+    const struct gpushim_calls_ *cuda;
+    struct gpushim_page_kind_ kind = {1, 0, 1, 0, NULL, {0}};
+    struct gpushim_pages_ *pages;
+    unsigned long long address = 0;
+    size_t spare, total = 0, page = 0;
+    int has = 0;
+    gpushim_result result = gpushim_cuda_(&cuda);
+
+    if (result == GPUSHIM_OK) {
+        result = gpushim_from_cuda_(cuda->context_get(&buffer->context));
+    }
+    if (result == GPUSHIM_OK) {
+        result = gpushim_from_cuda_(cuda->context_device(&buffer->device));
+    }
+    if (result == GPUSHIM_OK) {
+        result = gpushim_from_cuda_(cuda->memory_info(&spare, &total));
+    }
+    if (result != GPUSHIM_OK) {
+        return result;
+    }
+    if (bytes > total) {
+        return GPUSHIM_NO_MEMORY;
+    }
+    pages = (struct gpushim_pages_ *)calloc(1, sizeof(*pages));
+    if (!pages) {
+        return GPUSHIM_NO_MEMORY;
+    }
+    kind.device = buffer->device;
+    if (cuda->device_attribute(&has, GPUSHIM_CU_HAS_VMM_, buffer->device) || !has ||
+        !gpushim_find_vmm_(&pages->vmm) || pages->vmm.granularity(&page, &kind, 0) ||
+        !page) {
+        free(pages);
+        return GPUSHIM_NOT_FOUND;
+    }
+    pages->page = page;
+    pages->reserved = (total + page - 1) / page * page;
+    if (pages->vmm.reserve(&address, pages->reserved,
+                           buffer->alignment > page ? buffer->alignment : 0, 0, 0)) {
+        free(pages);
+        return GPUSHIM_NOT_FOUND;
+    }
+    buffer->base = buffer->data = (void *)(uintptr_t)address;
+    buffer->pages = pages;
+    result = gpushim_pages_grow_(buffer, bytes);
+    if (result == GPUSHIM_OK) {
+        buffer->capacity = gpushim_mapped_(pages);
+        result = buffer->flags & GPUSHIM_ZEROED
+                     ? gpushim_set_(buffer, 0, bytes, 0, GPUSHIM_SYNC)
+                     : GPUSHIM_OK;
+    }
+    if (result != GPUSHIM_OK) {
+        (void)gpushim_pages_end_(buffer);
+    }
+    return result;
+}
+
 static inline int gpushim_is_place_(gpushim_place place, size_t alignment, unsigned flags)
 {
     return (unsigned)place <= (unsigned)GPUSHIM_MANAGED &&
@@ -470,7 +696,12 @@ static inline int gpushim_is_place_(gpushim_place place, size_t alignment, unsig
 /*
  * Allocates.
  * In:     alignment  of `data`: a power of two; 0: 256, or 16 of plain host memory
- *         flags      0 or GPUSHIM_ZEROED
+ *         flags      0, GPUSHIM_ZEROED, and of device memory GPUSHIM_IN_PLACE: addresses
+ *                    for as much as the device has are reserved, and whole pages, 2 MiB
+ *                    as a rule, are mapped as the buffer grows. No other device sees
+ *                    them; a free and a shrink synchronize the context, in which no
+ *                    stream may capture then. Where pages cannot be had the flag is
+ *                    dropped.
  * Out:    *out  overwritten without a free: a live buffer in it would leak
  * Errors: as above; on a failure other than INVALID *out is a freed buffer
  */
@@ -480,7 +711,9 @@ static inline gpushim_result gpushim_buffer_create(struct gpushim_buffer *out,
 {
     gpushim_result result;
 
-    if (!out || !bytes || !gpushim_is_place_(place, alignment, flags)) {
+    if (!out || !bytes ||
+        !gpushim_is_place_(place, alignment, flags & ~(unsigned)GPUSHIM_IN_PLACE) ||
+        ((flags & GPUSHIM_IN_PLACE) && place != GPUSHIM_DEVICE)) {
         return GPUSHIM_INVALID;
     }
     memset(out, 0, sizeof(*out));
@@ -489,7 +722,12 @@ static inline gpushim_result gpushim_buffer_create(struct gpushim_buffer *out,
     out->flags = flags;
     out->growth = 1.5;
     out->alignment = alignment;
-    result = gpushim_obtain_(out, bytes);
+    result =
+        flags & GPUSHIM_IN_PLACE ? gpushim_obtain_pages_(out, bytes) : GPUSHIM_NOT_FOUND;
+    if (result == GPUSHIM_NOT_FOUND) {
+        out->flags &= ~(unsigned)GPUSHIM_IN_PLACE;
+        result = gpushim_obtain_(out, bytes);
+    }
     if (result == GPUSHIM_OK) {
         out->bytes = bytes;
         gpushim_used_(out);
@@ -980,10 +1218,36 @@ static inline gpushim_result gpushim_replace_(struct gpushim_buffer *buffer,
     return result == GPUSHIM_OK ? gpushim_move_to_(buffer, &moved, stream) : result;
 }
 
+/* Sets the capacity of a buffer with pages. */
+static inline void gpushim_count_pages_(struct gpushim_buffer *buffer)
+{
+    size_t mapped = gpushim_mapped_(buffer->pages);
+
+    buffer->capacity = buffer->limit && mapped > buffer->limit ? buffer->limit : mapped;
+}
+
+/* Gives a buffer at least `bytes`, and `capacity` if there is so much. */
+static inline gpushim_result gpushim_grow_(struct gpushim_buffer *buffer, size_t bytes,
+                                           size_t capacity, void *stream)
+{
+    gpushim_result result = buffer->pages ? gpushim_pages_grow_(buffer, capacity)
+                                          : gpushim_replace_(buffer, capacity, stream);
+
+    if (result == GPUSHIM_NO_MEMORY && capacity > bytes) {
+        result = buffer->pages ? gpushim_pages_grow_(buffer, bytes)
+                               : gpushim_replace_(buffer, bytes, stream);
+    }
+    if (buffer->pages) {
+        gpushim_count_pages_(buffer);
+    }
+    return result;
+}
+
 /*
  * Changes a buffer's length and keeps the data that fits. Beyond `capacity` the data
  * moves to new memory of capacity * growth (`limit` at most; `bytes` at least, and where
- * there is no memory for more): `data` changes, and views of it end.
+ * there is no memory for more): `data` changes, and views of it end. A buffer with
+ * GPUSHIM_IN_PLACE maps more pages instead: `data` and views stay, and nothing waits.
  * In:     stream  whose work wrote the data; a move waits for it
  * Errors: as above. NO_MEMORY also for bytes > limit. INVALID also for a view that would
  *         grow beyond itself, and for a `growth` outside 1 to 16.
@@ -1010,9 +1274,9 @@ static inline gpushim_result gpushim_buffer_resize(struct gpushim_buffer *buffer
                        : bytes;
         capacity = buffer->limit && capacity > buffer->limit ? buffer->limit : capacity;
         capacity = capacity < bytes ? bytes : capacity;
-        result = gpushim_replace_(buffer, capacity, stream);
-        if (result == GPUSHIM_NO_MEMORY && capacity > bytes) {
-            result = gpushim_replace_(buffer, bytes, stream);
+        result = gpushim_grow_(buffer, bytes, capacity, stream);
+        if (buffer->pages && result == GPUSHIM_OK && (buffer->flags & GPUSHIM_ZEROED)) {
+            result = gpushim_set_(buffer, buffer->bytes, bytes, 0, stream);
         }
     } else if ((buffer->flags & GPUSHIM_ZEROED) && bytes > buffer->bytes) {
         /* The buffer may have been longer before, with data there. */
@@ -1028,18 +1292,27 @@ static inline gpushim_result gpushim_buffer_resize(struct gpushim_buffer *buffer
 /*
  * Frees a buffer's memory beyond its length, if no function of this file has used the
  * buffer for `seconds`. Otherwise nothing happens, and the result is OK. Kernels are not
- * seen: a resize to its own length marks a buffer as used. `data` may change.
+ * seen: a resize to its own length marks a buffer as used. `data` may change, but not
+ * with GPUSHIM_IN_PLACE, of which the last whole steps of growth go.
  * Errors: as of gpushim_buffer_resize. INVALID also of a view.
  */
 static inline gpushim_result gpushim_buffer_shrink(struct gpushim_buffer *buffer,
                                                    uint64_t seconds, void *stream)
 {
+    gpushim_result result;
+
     if (!buffer || !buffer->data || (buffer->flags & GPUSHIM_VIEW)) {
         return GPUSHIM_INVALID;
     }
-    return buffer->capacity == buffer->bytes || !gpushim_is_old_(buffer, seconds)
-               ? GPUSHIM_OK
-               : gpushim_replace_(buffer, buffer->bytes, stream);
+    if (buffer->capacity == buffer->bytes || !gpushim_is_old_(buffer, seconds)) {
+        return GPUSHIM_OK;
+    }
+    if (!buffer->pages) {
+        return gpushim_replace_(buffer, buffer->bytes, stream);
+    }
+    result = gpushim_pages_drop_(buffer, buffer->bytes);
+    gpushim_count_pages_(buffer);
+    return result;
 }
 
 /* ---- defragmentation ------------------------------------------------------------- */
@@ -1096,7 +1369,7 @@ static inline gpushim_result gpushim_move_down_(struct gpushim_buffer *buffer,
     struct gpushim_buffer moved;
     gpushim_result result = gpushim_get_statistics(buffer->device, &before);
 
-    if (result != GPUSHIM_OK ||
+    if (result != GPUSHIM_OK || buffer->pages ||
         before.largest_hole_bytes < buffer->capacity + buffer->alignment) {
         return result;
     }
@@ -1151,8 +1424,8 @@ static inline gpushim_result gpushim_defragment_(struct gpushim_buffer **sorted,
 /*
  * Moves buffers into holes of the pool at lower addresses, so that free memory of the
  * device becomes one piece, or whole segments, which return to the driver. A buffer that
- * moves has other `data`, and its views end. Waits for all work of the context: for a
- * time without any. Other allocations have no owner that could be told, and stay.
+ * moves has other `data`, and its views end. Synchronizes the context: for a time without
+ * work and captures. Other allocations have no owner that could be told, and stay.
  * In:     buffers  on one device, no views; `count` 0: idle memory returns, no more
  *         stream   whose work uses the data; a move waits for it
  * Out:    *out     may be NULL; all 0 where nothing was done
@@ -1179,6 +1452,9 @@ static inline gpushim_result gpushim_defragment(struct gpushim_buffer *const *bu
             buffers[i]->device != buffers[0]->device) {
             return GPUSHIM_INVALID;
         }
+    }
+    if (!gpushim_library()) {
+        return GPUSHIM_INACTIVE;
     }
     sorted = (struct gpushim_buffer **)malloc(count ? count * sizeof(*sorted) : 1);
     if (!sorted) {

@@ -53,6 +53,7 @@ enum { THREADS = 4, BUFFERS = 6, BATCH = 3, MOST = 6000, TAKEN = 3, RETAINED = 4
     row(find_allocation) row(visit_allocations) row(get_stack)                           \
     row(snapshot_take) row(snapshot_difference) row(snapshot_free)                       \
     row(scope_begin) row(scope_end) row(scope_statistics) row(scope_path)                \
+    row(defragment)                                                                      \
     row(stream_alloc) row(stream_free) row(stream_uses)
 #define OTHERS(row)                                                                      \
     row(library) row(library_version) row(result_text) row(pressure_text)                \
@@ -222,12 +223,15 @@ static void do_create(struct world *world)
     int place = (int)below(world, 10) % 4;
     size_t bytes = any_bytes(world, place == GPUSHIM_HOST);
     size_t alignment = alignments[below(world, APP_COUNT(alignments))];
-    unsigned flags = once_in(world, 20) ? (unsigned)below(world, 8) : 0;
+    unsigned flags = once_in(world, 20) ? (unsigned)below(world, capture_too ? 4 : 8)
+                     : once_in(world, 20) && !capture_too ? GPUSHIM_IN_PLACE
+                                                          : 0;
     bool huge = bytes > MOST, wrong;
 
     place = once_in(world, 40) ? (once_in(world, 2) ? 4 : -1) : place;
     wrong = !out || !bytes || (unsigned)place > 3 || alignment == 3 || alignment == 24 ||
-            alignment == 1000 || flags > 1;
+            alignment == 1000 || flags & GPUSHIM_VIEW ||
+            (flags & GPUSHIM_IN_PLACE && place != GPUSHIM_DEVICE);
     note_before(world);
     judge(world, F_buffer_create,
           gpushim_buffer_create(out, (gpushim_place)place, bytes, alignment, flags),
@@ -892,10 +896,32 @@ static void do_scopes(struct world *world)
           !out || !path || !path[0] || device >= 1000 ||
               (device < GPUSHIM_IMPORTED && device != GPUSHIM_ALL_DEVICES),
           FINE | ABSENT);
-    char own[GPUSHIM_SCOPE_BYTES], *to = once_in(world, 9) ? NULL : own;
-    size_t capacity = once_in(world, 9) ? 0 : sizeof(own);
-    judge(world, F_scope_path, gpushim_scope_path(to, capacity), !to || capacity == 0,
-          FINE | ABSENT);
+    char found[GPUSHIM_SCOPE_BYTES];
+    size_t room = once_in(world, 9) ? 0 : sizeof found;
+    judge(world, F_scope_path, gpushim_scope_path(found, room), !room, FINE | ABSENT);
+}
+
+/* Its place in memory is the library's; the contents are compared by others. */
+static void do_defragment(struct world *world)
+{
+    struct gpushim_buffer *list[3] = {NULL};
+    size_t count = capture_too ? 0 : below(world, 4); /* it synchronizes the context */
+    bool wrong = false;
+
+    for (size_t i = 0; i < count; i++) {
+        list[i] = any_buffer(world);
+        wrong = wrong || !list[i] || !list[i]->data || list[i]->flags & GPUSHIM_VIEW ||
+                list[i]->place != GPUSHIM_DEVICE;
+    }
+    for (size_t i = 1; i < count && !wrong; i++)
+        wrong = list[i]->device != list[0]->device;
+    judge(world, F_defragment, gpushim_defragment(NULL, 1, NULL, NULL), true, 0);
+    judge(world, F_defragment,
+          gpushim_defragment(list, count, any_stream(world),
+                             once_in(world, 2)
+                                 ? NULL
+                                 : &(struct gpushim_defragmented){.moved_count = 0}),
+          wrong, FINE | FAILED);
 }
 
 static void do_stretch(struct world *world)
@@ -1053,7 +1079,8 @@ static void *run(void *argument)
         do_ring,          do_streams,       do_file,       do_look,    do_warm_up,
         do_warming,       do_visibility,    do_options,    do_scopes,  do_scopes,
         do_stream_memory, do_stream_memory, do_copy_batch, do_devices, do_pressure,
-        do_report,        do_release,       do_stretch,    do_live,    do_group};
+        do_report,        do_release,       do_stretch,    do_live,    do_group,
+        do_defragment};
     struct world *world = argument;
 
     app_gpu_thread();

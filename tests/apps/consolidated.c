@@ -107,6 +107,56 @@ static void dynamic_buffer(void)
     printf("cleaned up: capacity %zu\n", nodes.capacity);
 }
 
+/* The same in place: pages are added at the buffer's end, without a copy, and views stay;
+ * the clean-up returns the last ones. */
+static void dynamic_buffer_in_place(void)
+{
+    enum { FIRST = 5 << 20 };
+    GPUSHIM_SCOPED struct gpushim_buffer nodes = GPUSHIM_BUFFER_INIT;
+    struct gpushim_buffer view;
+    unsigned char *data = malloc(FIRST), *found = malloc(FIRST);
+    void *before;
+
+    app_expect(data && found, "memory");
+    app_bytes_fill(data, FIRST, 2);
+    APP_OK(gpushim_buffer_create(&nodes, GPUSHIM_DEVICE, FIRST, 0,
+                                 GPUSHIM_IN_PLACE | GPUSHIM_ZEROED));
+    app_expect(nodes.flags & GPUSHIM_IN_PLACE, "a device that can map pages");
+    nodes.growth = 2;
+    nodes.limit = 40 << 20;
+    before = nodes.data;
+    APP_OK(gpushim_buffer_view(&view, &nodes, 1000, 1000));
+    APP_OK(gpushim_buffer_put(&nodes, 0, data, FIRST, streams.upload));
+    for (size_t bytes = 8 << 20; bytes <= nodes.limit; bytes += 8 << 20)
+        APP_OK(gpushim_buffer_resize(&nodes, bytes, streams.upload));
+    app_fill(&kernels, memory_of(&nodes) + (39 << 20), 1000, 3, streams.upload);
+    APP_OK(gpushim_stream_wait(streams.upload));
+    APP_OK(gpushim_buffer_get(&nodes, 0, found, FIRST, GPUSHIM_SYNC));
+    app_expect(memcmp(data, found, FIRST) == 0, "the data");
+    APP_OK(gpushim_buffer_get(&view, 0, found, 1000, GPUSHIM_SYNC));
+    app_expect(memcmp(data + 1000, found, 1000) == 0, "a view");
+    APP_OK(gpushim_buffer_get(&nodes, 20 << 20, found, FIRST, GPUSHIM_SYNC));
+    for (int i = 0; i < FIRST; i++)
+        app_expect(found[i] == 0, "zeros");
+    printf("in place: %d, %zu MiB; beyond the limit: %s\n", nodes.data == before,
+           nodes.capacity >> 20,
+           gpushim_result_text(
+               gpushim_buffer_resize(&nodes, nodes.limit + 1, GPUSHIM_SYNC)));
+    APP_OK(gpushim_buffer_resize(&nodes, FIRST, GPUSHIM_SYNC));
+    APP_OK(gpushim_buffer_shrink(&nodes, 0, GPUSHIM_SYNC));
+    APP_OK(gpushim_buffer_get(&nodes, 0, found, FIRST, GPUSHIM_SYNC));
+    app_expect(memcmp(data, found, FIRST) == 0, "the data after the clean-up");
+    printf("cleaned up: %d, %zu MiB\n", nodes.data == before, nodes.capacity >> 20);
+    APP_OK(gpushim_buffer_resize(&nodes, 10 << 20, GPUSHIM_SYNC));
+    APP_OK(gpushim_buffer_get(&nodes, 6 << 20, found, 4 << 20, GPUSHIM_SYNC));
+    app_expect(found[0] == 0 && found[(4 << 20) - 1] == 0, "zeros again");
+    printf("pinned in place: %s\n",
+           gpushim_result_text(gpushim_buffer_create(&view, GPUSHIM_PINNED_HOST, 100, 0,
+                                                     GPUSHIM_IN_PLACE)));
+    free(data);
+    free(found);
+}
+
 static gpushim_result use_chunk(void *positions, struct gpushim_buffer *chunk,
                                 uint64_t offset, void *stream)
 {
@@ -257,6 +307,7 @@ int main(void)
     label_mapping_cache();
     multi_stream_manager();
     dynamic_buffer();
+    dynamic_buffer_in_place();
     double_buffering();
     unified_manager();
     error_handling();

@@ -11,7 +11,7 @@ import sys
 
 import gpushim
 from gpushim import _live, _native
-from gpushim.memory import Advice, Place, Visibility, calls
+from gpushim.memory import Advice, Place, Visibility, buffers, calls
 
 problems = []
 compared = {"functions": 0, "members": 0, "numbers": 0}
@@ -198,6 +198,8 @@ def main(folder):
                                          for one in Place])
     compare_numbers(header, "GPUSHIM_", [(one.name, one.value) for one in Advice])
     compare_numbers(header, "GPUSHIM_", [(one.name, one.value) for one in Visibility])
+    compare_numbers(header, "GPUSHIM_", [("ZEROED", buffers.ZEROED), ("VIEW", buffers._VIEW),
+                                         ("IN_PLACE", buffers._IN_PLACE)])
 
     header = Header(read(folder, "shim/api/python_calls.h"), {})
     compare_members(header, "gpushim_python_source", _native.Source)

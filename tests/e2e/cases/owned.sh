@@ -54,6 +54,8 @@ owned_sanitized_case() {
   expect_same native shim
 }
 add_case "owned calls at random, sanitized" owned_sanitized_case apirandom 3 "$(sized 20000 200000)"
+# Without captures buffers grow in place, and are defragmented: both synchronize the context.
+add_case "owned calls without captures, sanitized" owned_sanitized_case apirandom 4 "$(sized 20000 200000)" nocapture
 add_long_case "owned sanitized" owned_sanitized_case owned
 for name in ringkernel dotcompute genesis consolidated; do
   add_long_case "owned sanitized $name" owned_sanitized_case "$name"

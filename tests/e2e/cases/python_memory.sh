@@ -225,6 +225,47 @@ memory_types_case() {
 }
 add_case "python memory types" memory_types_case
 
+# A buffer that grows in place: what does not fit changes nothing, nor does a call of the driver that fails; and where
+# addresses or pages cannot be had, it grows by a copy. It alone sees: data lost with a mapping that failed, memory of one
+# that stays.
+memory_in_place_case() {
+  local failure
+
+  find_python 3.11
+  need_file "$cuda_path/libgpushim-python.so"
+  cat >program.py <<'PROGRAM'
+import gpushim
+from gpushim.memory import Buffer, Error
+data, live = bytes(range(256)) * 4096, lambda: gpushim.statistics(gpushim.ALL_DEVICES).live_bytes
+with Buffer(5 << 20, in_place=True, growth=16) as grows:
+    grows.put(data, 4 << 20)
+    place = grows.address
+    for size in (20 << 20, 100 << 20, 1 << 60):
+        try:
+            grows.resize(size)
+            print("grown", end=" ")
+        except Error as error:
+            print(error.name, end=" ")
+        assert grows.get(1 << 20, 4 << 20) == data
+    print(grows.in_place, grows.address == place, grows.nbytes >> 20)
+print("live", live())
+PROGRAM
+  for failure in cuMemMap:9=2 cuMemMap:2=2 cuMemSetAccess:2=1 cuMemCreate:2=2; do
+    preloaded shim "$memory_path" CUDASIM_MEMORY=64M CUDASIM_FAIL="$failure" -- "$python" -SB program.py
+    expect_status shim 0
+    expect_text shim.err 'SUMMARY: gpushim: 0 errors, 0 B leaked'
+    case $failure in
+      cuMemSetAccess*) expect_equal "$failure" 'CUDA NO_MEMORY NO_MEMORY True True 5 live 0' "$(xargs <shim.out)" ;;
+      *:2=2) expect_equal "$failure" 'NO_MEMORY NO_MEMORY NO_MEMORY True True 5 live 0' "$(xargs <shim.out)" ;;
+      *) expect_equal "$failure" 'grown NO_MEMORY NO_MEMORY True True 20 live 0' "$(xargs <shim.out)" ;;
+    esac
+  done
+  preloaded shim "$memory_path" CUDASIM_MEMORY=64M CUDASIM_FAIL=cuMemAddressReserve:1=2 GPUSHIM_POOL_VMM=off -- "$python" -SB program.py
+  expect_status shim 0
+  expect_equal "by a copy" 'grown NO_MEMORY NO_MEMORY False False 20 live 0' "$(xargs <shim.out)"
+}
+add_case "python memory in place" memory_in_place_case
+
 # What the module repeats of the C headers agrees with them; and each kind of change to a header is found.
 memory_headers_case() {
   local change file wanted

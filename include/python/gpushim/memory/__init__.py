@@ -26,7 +26,7 @@ from gpushim.memory.files import load, read_file, save
 from gpushim.memory.rings import Ring
 from gpushim.memory.transfers import Bridge, Strategy, Transfer, upload
 
-__all__ = ["Advice", "Batch", "Bridge", "Buffer", "Cache", "Copy", "Defragmented", "Error", "Memory", "Place", "Readback",
-           "Ring", "StagingPool", "Strategy", "Stream", "Streams", "Taken", "Transfer", "Visibility", "Warming",
+__all__ = ["Advice", "Batch", "Bridge", "Buffer", "Cache", "Copy", "Defragmented", "Error", "Memory", "Place",
+           "Readback", "Ring", "StagingPool", "Strategy", "Stream", "Streams", "Taken", "Transfer", "Visibility", "Warming",
            "allocate_async", "copy_batch", "copy_rows", "defragment", "enable_peers", "get_memory", "get_visibility",
            "load", "read_back", "read_file", "save", "stream_after", "stream_wait", "upload"]

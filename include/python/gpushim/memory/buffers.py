@@ -10,7 +10,7 @@ from gpushim.memory import calls
 from gpushim.memory.calls import BufferStruct, Event, Use, check, invalid, number, stream_handle
 from gpushim.memory.host import Bytes, Windows, window
 
-ZEROED, _VIEW = 1, 2  # GPUSHIM_ZEROED, GPUSHIM_VIEW
+ZEROED, _VIEW, _IN_PLACE = 1, 2, 4  # GPUSHIM_ZEROED, GPUSHIM_VIEW, GPUSHIM_IN_PLACE
 _B = TypeVar("_B", bound="Buffer")
 
 
@@ -59,7 +59,8 @@ class Buffer(calls.Held, _dlpack.Exporter):
 
     nbytes: from 1. alignment: of .address, a power of two in bytes; 0: 256, or 16 of plain host memory. zeroed: zero
     at the start, and so is what a resize adds. growth: a resize beyond .capacity multiplies it by this, 1 to 16.
-    limit: maximum of .capacity in bytes, 0: none.
+    limit: maximum of .capacity in bytes, 0: none. in_place: of device memory: it grows in whole pages at its address,
+    without a copy, and views stay; no other device sees it (.in_place: whether the device could).
 
     A memoryview, an array of NumPy by `numpy.asarray` and a tensor by DLPack share the memory, as one dimension of
     bytes: close() and resize() raise BufferError while there is a memoryview; a tensor by DLPack keeps the memory also
@@ -75,13 +76,13 @@ class Buffer(calls.Held, _dlpack.Exporter):
     _primary = -1  # an ordinal: the memory releases this device's primary context if DLPack has it
 
     def __init__(self, nbytes: int, place: Place = Place.DEVICE, *, alignment: int = 0, zeroed: bool = False,
-                 growth: float = 1.5, limit: int = 0) -> None:
+                 growth: float = 1.5, limit: int = 0, in_place: bool = False) -> None:
         self._init(BufferStruct())
         wanted = number(nbytes, "nbytes", 1), number(alignment, "alignment")
         place, most = place_of(place), number(limit, "limit")
         if 0 < most < wanted[0]:
             raise invalid("Buffer(%d, limit=%d)" % (wanted[0], most), "it begins beyond its limit")
-        self._create(place, wanted, ZEROED if zeroed else 0)
+        self._create(place, wanted, (ZEROED if zeroed else 0) | (_IN_PLACE if in_place else 0))
         try:
             self.growth, self.limit = growth, most
         except BaseException:
@@ -171,6 +172,11 @@ class Buffer(calls.Held, _dlpack.Exporter):
     def is_view(self) -> bool:
         """Whether it does not own its memory."""
         return bool(self._struct.flags & _VIEW)
+
+    @property
+    def in_place(self) -> bool:
+        """Whether it grows at its address."""
+        return bool(self._struct.flags & _IN_PLACE)
 
     @property
     def growth(self) -> float:

@@ -109,7 +109,7 @@ class BufferStruct(ctypes.Structure):  # struct gpushim_buffer
     _fields_ = [("data", _pointer), ("bytes", _size), ("capacity", _size), ("place", ctypes.c_int),
                 ("device", ctypes.c_int), ("flags", ctypes.c_uint), ("growth", ctypes.c_double), ("limit", _size),
                 ("alignment", _size), ("charged", _size), ("base", _pointer), ("context", _pointer),
-                ("cache", _pointer), ("used_at", _u64)]
+                ("cache", _pointer), ("used_at", _u64), ("pages", _pointer)]
 
 
 class CopyStruct(ctypes.Structure):  # struct gpushim_copy

@@ -58,6 +58,16 @@ def buffers():
         managed.prefetch(0)
         managed.prefetch(-1, 10, 100, stream=0)
         stream_wait(0)
+    with Buffer(1000, in_place=True, zeroed=True, growth=2) as grows, grows.view(100, 100) as part:
+        grows.put(pattern(1000))
+        place = grows.address
+        for size in (3 << 20, 5 << 20, 30 << 20):
+            grows.resize(size)
+        assert (grows.address, grows.capacity, part.get()) == (place, 30 << 20, pattern(1000)[100:200])
+        assert grows.get(1000) == pattern(1000) and grows.get(nbytes=5, offset=(30 << 20) - 5) == bytes(5)
+        grows.resize(1000)
+        grows.shrink()
+        print("in place:", grows.in_place, grows.address == place, grows.capacity >> 20, grows.get(3))
     host = bytearray(64)
     with Buffer.around(host) as around, Buffer(64) as device:
         around.put(b"around")
