@@ -346,23 +346,32 @@ top_rows_case() {
     keys q
     expect_screen ' sort: pid$'
   done
-  tmux -L "$socket" resize-window -x 100 -y 6
-  expect_screen "${order[5]}: "
-  expect_no_text screen "${order[0]}: "
-  keys Home
-  expect_screen "${order[0]}: "
-  expect_no_text screen "${order[5]}: "
-  tmux -L "$socket" resize-window -x 100 -y 20
   keys / 'nothing' Enter
   expect_screen '^  no process matches the filter$'
   keys j Escape
   expect_screen '3 processes, '
   keys s
   expect_screen ' sort: command$'
-  keys / 'x' Escape
-  expect_screen '3 processes, '
+  keys / 'x'
+  expect_screen '^filter: x_$'
+  keys Escape
+  expect_screen ' sort: command$'
   keys s
   expect_screen ' sort: growth$'
+  keys q
+  expect_restored 0
+  tmux -L "$socket" kill-server
+  rm ended
+  start_screen 100 6 -- -d 0.2 live
+  expect_screen ' sort: live$'
+  keys s s s s
+  expect_screen ' sort: pid$'
+  keys End
+  expect_screen "${order[5]}: "
+  expect_no_text screen "${order[0]}: "
+  keys Home
+  expect_screen "${order[0]}: "
+  expect_no_text screen "${order[5]}: "
   keys q
   expect_restored 0
 }
