@@ -194,14 +194,6 @@ void gs_pool_class_stats(struct gs_pool *pool, int device,
     }
 }
 
-unsigned gs_pool_fragmentation(const struct gs_pool_holes *holes)
-{
-    if (!holes->bytes) {
-        return 0;
-    }
-    return (unsigned)((holes->bytes - holes->largest_bytes) * 1000 / holes->bytes);
-}
-
 /* ---- the checker ------------------------------------------------------------------ */
 
 /* Returns NULL, or the sum that does not agree. */

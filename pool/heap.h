@@ -321,7 +321,7 @@ static inline struct gs_block *gs_block_at(const struct gs_pool *pool, uint32_t 
     return gs_table_at(&pool->blocks, id, sizeof(struct gs_block));
 }
 
-/* gs_stock_pop for blocks, on the path of every call: a spare block's link word is
+/* Takes a block out of the stock, on the path of every call: a spare block's link word is
  * `next`. The stock must not be empty; heap->lock is held. */
 static inline struct gs_block *gs_block_new(struct gs_heap *heap)
 {

@@ -81,31 +81,8 @@ enum gs_status gs_stock_fill(struct gs_table *table, struct gs_stock *stock,
 /* Returns the stock's items above `keep` to the table. Takes table->lock. */
 void gs_stock_drain(struct gs_table *table, struct gs_stock *stock, uint32_t keep);
 
-/* Takes an item out of the stock. gs_stock_fill came first: the stock is not empty. */
-static inline uint32_t gs_stock_pop(const struct gs_table *table, struct gs_stock *stock)
-{
-    uint32_t id = stock->head;
-    uint32_t *link = gs_table_link(table, id);
-
-    assert(stock->count > 0);
-    stock->head = *link;
-    stock->count--;
-    *link = 0;
-    return id;
-}
-
 #define GS_STOCK_HIGH 256u
 #define GS_STOCK_LOW  64u
-
-static inline void gs_stock_push(struct gs_table *table, struct gs_stock *stock,
-                                 uint32_t id)
-{
-    *gs_table_link(table, id) = stock->head;
-    stock->head = id;
-    if (GS_UNLIKELY(++stock->count > GS_STOCK_HIGH)) {
-        gs_stock_drain(table, stock, GS_STOCK_LOW);
-    }
-}
 
 /* Host memory in use by the table, in bytes, without pages never touched. */
 size_t gs_table_bytes(struct gs_table *table);

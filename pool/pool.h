@@ -453,11 +453,6 @@ size_t gs_pool_class_bytes(unsigned class);
  */
 void gs_pool_class_stats(struct gs_pool *pool, int device,
                          struct gs_pool_class_stats *out);
-/*
- * External fragmentation: the share of the free bytes in shared segments outside the
- * largest free range, in thousandths; 0 if all is one piece or there is none.
- */
-unsigned gs_pool_fragmentation(const struct gs_pool_holes *holes);
 
 /* Why a refused request did not get a piece of memory that nothing uses. */
 enum gs_piece_bar {

@@ -174,20 +174,6 @@ enum gs_status gs_ranges_create(struct gs_ranges **out)
     return GS_OK;
 }
 
-void gs_ranges_destroy(struct gs_ranges *ranges)
-{
-    struct node *node;
-    if (!ranges) {
-        return;
-    }
-    while ((node = find_overlap(ranges, 0, SIZE_MAX)) != NULL) {
-        take_out(ranges, node);
-        free(node);
-    }
-    gs_mutex_destroy(&ranges->lock);
-    free(ranges);
-}
-
 enum gs_status gs_ranges_add(struct gs_ranges *ranges,
                              const struct gs_managed_range *range)
 {

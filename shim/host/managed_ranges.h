@@ -31,8 +31,6 @@ typedef bool gs_ranges_ready(void *self, uint64_t point);
 
 /* Errors: GS_ERR_HOST_NOMEM. */
 enum gs_status gs_ranges_create(struct gs_ranges **out) GS_MUST_USE;
-/* No other call may be in progress. */
-void gs_ranges_destroy(struct gs_ranges *ranges);
 
 /* Adds a range in use that the driver has just allocated. Drops the records of ranges
  * that overlap it: they ended unnoticed. Errors: GS_ERR_HOST_NOMEM. */

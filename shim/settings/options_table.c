@@ -88,9 +88,8 @@ static enum gs_status parse_digits(const char *text, uint64_t *out, const char *
     return GS_OK;
 }
 
-/* Digits after a decimal point that count; further ones are ignored. */
-#define FRACTION_DIGITS 6
-#define FRACTION_ONE    UINT64_C(1000000)
+/* Six digits after a decimal point count; further ones are ignored. */
+#define FRACTION_ONE UINT64_C(1000000)
 
 /* Parses digits, optionally with a decimal point and more digits, in millionths of the
  * unit. */

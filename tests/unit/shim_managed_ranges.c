@@ -80,7 +80,6 @@ Test(managed_ranges, reuses_what_fits_closely)
     put_back(ranges, 0x100000, 4);
     cr_expect_eq(take(ranges, 1, 1, 64 * KIB), 0x100000, "the smallest that is enough");
     cr_expect_eq(take(ranges, 1, 1, 96 * KIB), 0, "too small");
-    gs_ranges_destroy(ranges);
 }
 
 Test(managed_ranges, keeps_owners_and_flags_apart)
@@ -93,7 +92,6 @@ Test(managed_ranges, keeps_owners_and_flags_apart)
     cr_expect_eq(take(ranges, 1, 2, 64 * KIB), 0);
     cr_expect_eq(take(ranges, 1, 1, 64 * KIB), 0x100000);
     cr_expect_eq(take(ranges, 1, 1, 64 * KIB), 0, "it is in use");
-    gs_ranges_destroy(ranges);
 }
 
 Test(managed_ranges, tells_bad_frees)
@@ -109,7 +107,6 @@ Test(managed_ranges, tells_bad_frees)
     cr_expect_eq(gs_ranges_claim(ranges, UINT64_MAX, &range), GS_ERR_NOT_OURS);
     put_back(ranges, 0x100000, 1);
     cr_expect_eq(gs_ranges_claim(ranges, 0x100000, &range), GS_ERR_BAD_FREE, "twice");
-    gs_ranges_destroy(ranges);
 }
 
 Test(managed_ranges, waits_until_a_range_is_ready)
@@ -127,7 +124,6 @@ Test(managed_ranges, waits_until_a_range_is_ready)
     now = 7;
     cr_expect_eq(gs_ranges_take(ranges, &wish, from, &now, &range), GS_OK);
     cr_expect_eq(range.point, 0, "the next free says its own");
-    gs_ranges_destroy(ranges);
 }
 
 /* Another thread frees a range that fits as well while the first one is asked for. */
@@ -162,7 +158,6 @@ Test(managed_ranges, asks_without_the_lock, .timeout = 30)
     cr_assert_eq(gs_ranges_keep(ranges, &range, 3), GS_OK);
     cr_expect_eq(gs_ranges_take(ranges, &wish, changes, ranges, &range),
                  GS_ERR_NOT_FOUND);
-    gs_ranges_destroy(ranges);
 }
 
 Test(managed_ranges, an_address_finds_the_range_around_it)
@@ -180,7 +175,6 @@ Test(managed_ranges, an_address_finds_the_range_around_it)
     cr_expect_eq(take(ranges, 1, 1, 64 * KIB), 0x100000);
     cr_expect_eq(gs_ranges_find(ranges, 0x100001, &range), GS_OK);
     cr_expect_eq(range.requested_bytes, 64 * KIB - 1);
-    gs_ranges_destroy(ranges);
 }
 
 Test(managed_ranges, what_was_freed_before_its_owner_failed_is_nobodys)
@@ -206,7 +200,6 @@ Test(managed_ranges, what_was_freed_before_its_owner_failed_is_nobodys)
     add(ranges, 0x100000, 4 * KIB, 2, 1);
     cr_expect_eq(gs_ranges_claim(ranges, 0x100000, &range), GS_OK, "made again");
     gs_ranges_forget(ranges, 1);
-    gs_ranges_destroy(ranges);
 }
 
 static bool is_spoiled(struct gs_ranges *ranges, uint64_t addr)
@@ -235,7 +228,6 @@ Test(managed_ranges, spoils_all_that_is_touched)
     cr_expect(is_spoiled(ranges, 0x100000), "no bytes: the range around the address");
     gs_ranges_spoil(ranges, 0, SIZE_MAX);
     cr_expect(is_spoiled(ranges, 0x100000 + 99 * 0x10000), "everything");
-    gs_ranges_destroy(ranges);
 }
 
 Test(managed_ranges, gives_back_what_was_kept_longest)
@@ -257,7 +249,6 @@ Test(managed_ranges, gives_back_what_was_kept_longest)
     cr_expect_eq(gs_ranges_claim(ranges, 0x100000, &range), GS_ERR_NOT_OURS);
     cr_expect_eq(gs_ranges_evict(ranges, 2, 0, 0, &range), GS_ERR_NOT_FOUND);
     cr_expect_eq(gs_ranges_evict(ranges, 1, 0, 0, &range), GS_OK, "of that owner");
-    gs_ranges_destroy(ranges);
 }
 
 Test(managed_ranges, forgets_with_their_owner)
@@ -275,7 +266,6 @@ Test(managed_ranges, forgets_with_their_owner)
         cr_expect_eq(gs_ranges_claim(ranges, i * 0x100000, &range) == GS_ERR_NOT_OURS,
                      i % 2 == 1);
     cr_expect_eq(gs_ranges_kept_bytes(ranges), 8 * 64 * KIB);
-    gs_ranges_destroy(ranges);
 }
 
 Test(managed_ranges, lets_a_new_range_displace_an_old_one)
@@ -290,7 +280,6 @@ Test(managed_ranges, lets_a_new_range_displace_an_old_one)
     cr_expect_eq(gs_ranges_kept_bytes(ranges), 0);
     cr_expect_eq(gs_ranges_claim(ranges, 0x100000, &range), GS_ERR_NOT_OURS);
     cr_expect_eq(gs_ranges_claim(ranges, 0x108000, &range), GS_OK);
-    gs_ranges_destroy(ranges);
 }
 
 /* ---- against a plain list -----------------------------------------------------------
@@ -354,5 +343,4 @@ Test(managed_ranges, agrees_with_a_plain_list)
             slots[(range.addr >> 20) - 1].bytes = 0;
         }
     }
-    gs_ranges_destroy(ranges);
 }

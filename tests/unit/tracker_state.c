@@ -73,7 +73,6 @@ static void end(struct file *file)
 {
     gs_tracker_destroy(file->tracker);
     gs_stacks_destroy(file->stacks);
-    gs_state_memory_destroy(file->memory);
     munmap(file->bytes, ROOM);
 }
 

@@ -48,15 +48,6 @@ struct gs_state_memory *gs_state_memory_create(const struct gs_state_config *con
     return memory;
 }
 
-void gs_state_memory_destroy(struct gs_state_memory *memory)
-{
-    if (memory == NULL) {
-        return;
-    }
-    gs_mutex_destroy(&memory->lock);
-    gs_host_unmap(memory, sizeof(*memory));
-}
-
 struct gs_state_header *gs_state_memory_header(const struct gs_state_memory *memory)
 {
     return memory->config.file;

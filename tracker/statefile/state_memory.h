@@ -77,8 +77,6 @@ struct gs_state_config {
     uint64_t layout;
 };
 struct gs_state_memory *gs_state_memory_create(const struct gs_state_config *config);
-/* The file's mapping stays. NULL is allowed. */
-void gs_state_memory_destroy(struct gs_state_memory *memory);
 
 struct gs_state_header *gs_state_memory_header(const struct gs_state_memory *memory);
 
