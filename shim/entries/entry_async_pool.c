@@ -23,8 +23,8 @@ static void pool_created(CUresult result, const CUmemoryPool *pool,
     }
 }
 
-static void destroyed(CUresult result, CUmemoryPool pool,
-                      struct gs_memory_location location)
+static void pool_destroyed(CUresult result, CUmemoryPool pool,
+                           struct gs_memory_location location)
 {
     if (result != CUDA_SUCCESS) {
         gs_memory_pools_back(pool, location);
@@ -40,7 +40,7 @@ static void end_if_pooled(int device, const char *why)
 
 #define ANOTHER_POOL "the program has set another pool"
 
-static void chosen(CUresult result, int device, CUmemoryPool pool)
+static void pool_chosen(CUresult result, int device, CUmemoryPool pool)
 {
     if (result == CUDA_SUCCESS) {
         gs_memory_pools_choose(device, pool);
@@ -62,7 +62,7 @@ GS_EXPORT CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType 
     CUresult result = gs_real()->cuMemSetMemPool(location, type, pool);
     /* A part's pool is not that of the whole device. */
     if (device >= 0 && (int)where.type == GS_LOCATION_DEVICE) {
-        chosen(result, device, pool);
+        pool_chosen(result, device, pool);
     }
     return result;
 }

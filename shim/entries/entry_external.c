@@ -11,7 +11,8 @@
 #include "shim/memory/tell.h"
 
 /* Records memory that another API owns, or a view of it. */
-static void record(enum gs_memory_kind kind, enum gs_api api, uint64_t key, size_t bytes)
+static void record_memory(enum gs_memory_kind kind, enum gs_api api, uint64_t key,
+                          size_t bytes)
 {
     GS_WITHIN(gs_enter_tracking(), {
         const struct gs_call call = gs_call_in(gs_context_current(state), kind, api);
@@ -19,22 +20,22 @@ static void record(enum gs_memory_kind kind, enum gs_api api, uint64_t key, size
     });
 }
 
-static void imported(CUresult result, const CUexternalMemory *memory,
-                     const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *desc)
+static void memory_imported(CUresult result, const CUexternalMemory *memory,
+                            const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *desc)
 {
     if (result == CUDA_SUCCESS) {
-        record(GS_MEMORY_IMPORTED, GS_API_cuImportExternalMemory,
-               gs_key(GS_KEY_EXTERNAL, (uintptr_t)*memory), desc->size);
+        record_memory(GS_MEMORY_IMPORTED, GS_API_cuImportExternalMemory,
+                      gs_key(GS_KEY_EXTERNAL, (uintptr_t)*memory), desc->size);
     }
 }
 
 /* Records the memory by its address: cuMemFree frees it, and finds the record there. */
-static void mapped(CUresult result, const CUdeviceptr *addr,
-                   const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *desc)
+static void buffer_mapped(CUresult result, const CUdeviceptr *addr,
+                          const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *desc)
 {
     if (result == CUDA_SUCCESS) {
-        record(GS_MEMORY_MAPPED, GS_API_cuExternalMemoryGetMappedBuffer, *addr,
-               desc->size);
+        record_memory(GS_MEMORY_MAPPED, GS_API_cuExternalMemoryGetMappedBuffer, *addr,
+                      desc->size);
     }
 }
 
@@ -42,9 +43,9 @@ static void mapped_array(CUresult result, const CUmipmappedArray *array,
                          const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *desc)
 {
     if (result == CUDA_SUCCESS) {
-        record(GS_MEMORY_MAPPED, GS_API_cuExternalMemoryGetMappedMipmappedArray,
-               gs_key(GS_KEY_ARRAY, (uintptr_t)*array),
-               gs_array_bytes(&desc->arrayDesc, desc->numLevels));
+        record_memory(GS_MEMORY_MAPPED, GS_API_cuExternalMemoryGetMappedMipmappedArray,
+                      gs_key(GS_KEY_ARRAY, (uintptr_t)*array),
+                      gs_array_bytes(&desc->arrayDesc, desc->numLevels));
     }
 }
 

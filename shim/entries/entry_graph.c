@@ -60,7 +60,7 @@ static void added_alloc(CUresult result, CUgraph graph,
 
 /* A child graph was added, perhaps with its ownership moved: the second member of
  * CUDA_CHILD_GRAPH_NODE_PARAMS, which was added in 12.9, and was zero before. */
-static void moved(const CUgraphNodeParams *params, CUgraph parent)
+static void memory_moved(const CUgraphNodeParams *params, CUgraph parent)
 {
     struct {
         CUgraph graph;
@@ -82,8 +82,8 @@ static CUgraphNodeParams *right_node(CUgraphNodeParams *params, enum gs_api api)
 }
 
 /* Called when a node of any kind was created. */
-static void added(CUresult result, enum gs_api api, CUgraph graph,
-                  const CUgraphNodeParams *params)
+static void node_added(CUresult result, enum gs_api api, CUgraph graph,
+                       const CUgraphNodeParams *params)
 {
     CUgraphNodeParams copy;
     if ((result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY) ||
@@ -97,7 +97,7 @@ static void added(CUresult result, enum gs_api api, CUgraph graph,
         gs_graph_memory_set_used();
     }
     if (copy.type == CU_GRAPH_NODE_TYPE_GRAPH && result == CUDA_SUCCESS) {
-        moved(&copy, graph);
+        memory_moved(&copy, graph);
     }
 }
 
@@ -116,8 +116,8 @@ static bool gives_back_for(const CUgraphNodeParams *params)
 
 /* The last step of an instantiation. A failed one leaves nothing behind and is repeated
  * after idle memory was reclaimed. */
-static void instantiated(CUresult result, const CUgraphExec *exec, CUgraph graph,
-                         unsigned long long flags)
+static void graph_instantiated(CUresult result, const CUgraphExec *exec, CUgraph graph,
+                               unsigned long long flags)
 {
     gs_pinned_unknown();
     GS_WITHIN(
@@ -131,7 +131,7 @@ static void instantiated(CUresult result, const CUgraphExec *exec, CUgraph graph
 static void instantiated_with(CUresult result, const CUgraphExec *exec, CUgraph graph,
                               const CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {
-    instantiated(result, exec, graph, result == CUDA_SUCCESS ? params->flags : 0);
+    graph_instantiated(result, exec, graph, result == CUDA_SUCCESS ? params->flags : 0);
 }
 
 /* ---- launches ---------------------------------------------------------------------- */

@@ -177,7 +177,7 @@ struct opening {
 
 /* The flag's doc: "enable peer access between the devices". The current context may then
  * access the memory of any other. */
-static CUresult opened(const struct opening *opening, CUresult result)
+static CUresult memory_opened(const struct opening *opening, CUresult result)
 {
     struct gs_state *state;
     unsigned int flags = opening->flags;
@@ -267,14 +267,14 @@ static CUresult open_handle(__typeof__(cuIpcOpenMemHandle_v2) *real, enum gs_api
     struct gs_sealed sealed;
     if (out && gs_ipc_unseal(&handle, &sealed) == GS_OK) {
         opening.bytes = sealed.bytes;
-        return opened(&opening, open_sealed(&sealed, flags, may_reopen, out));
+        return memory_opened(&opening, open_sealed(&sealed, flags, may_reopen, out));
     }
     if (!may_reopen && out && gs_imports_any() && gs_imports_has_handle(&handle)) {
         /* Natively another allocation, which may not be open yet. */
         sealed = (struct gs_sealed){.driver = handle};
-        return opened(&opening, open_sealed(&sealed, flags, false, out));
+        return memory_opened(&opening, open_sealed(&sealed, flags, false, out));
     }
-    return opened(&opening, open_driver(real, out, handle, flags));
+    return memory_opened(&opening, open_driver(real, out, handle, flags));
 }
 
 /* Closes a driver's pointer, or the mapping around a sealed handle's pointer. */

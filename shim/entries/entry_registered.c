@@ -9,7 +9,7 @@
 #include "shim/memory/tell.h"
 #include "shim/pooled_memory.h"
 
-static void registered(CUresult result, enum gs_api api, void *p, size_t bytes)
+static void host_registered(CUresult result, enum gs_api api, void *p, size_t bytes)
 {
     struct gs_state *state = gs_enter_tracking();
     if (!state) {

@@ -194,7 +194,7 @@ static int device_of(CUmemGenericAllocationHandle handle)
 /* Records imported memory. A driver may return a handle that this process already has,
  * for memory that the process itself exported. No call reports the size of another
  * process's memory: it is known once the memory is mapped. */
-static void imported(CUresult result, const CUmemGenericAllocationHandle *handle)
+static void handle_imported(CUresult result, const CUmemGenericAllocationHandle *handle)
 {
     struct gs_state *state = enter_after(result);
     if (!state) {
@@ -211,13 +211,13 @@ static void imported(CUresult result, const CUmemGenericAllocationHandle *handle
 
 /* ---- mappings ---------------------------------------------------------------------- */
 
-static void mapped(CUresult result, CUmemGenericAllocationHandle handle, CUdeviceptr ptr,
-                   size_t size, size_t offset)
+static void range_mapped(CUresult result, CUmemGenericAllocationHandle handle,
+                         CUdeviceptr ptr, size_t size, size_t offset)
 {
     GS_WITHIN(enter_after(result), gs_physical_mapped(state, handle, ptr, size, offset));
 }
 
-static void unmapped(CUresult result, CUdeviceptr ptr, size_t size)
+static void range_unmapped(CUresult result, CUdeviceptr ptr, size_t size)
 {
     GS_WITHIN(enter_after(result), gs_physical_unmapped(state, ptr, size));
 }
@@ -249,14 +249,15 @@ static void made_multicast(CUresult result, const CUmemGenericAllocationHandle *
 }
 
 /* Records a binding: of the handle's memory, or of the memory mapped at the address. */
-static void bound(CUresult result, CUmemGenericAllocationHandle object, size_t offset,
-                  CUmemGenericAllocationHandle memory, CUdeviceptr addr, size_t size)
+static void memory_bound(CUresult result, CUmemGenericAllocationHandle object,
+                         size_t offset, CUmemGenericAllocationHandle memory,
+                         CUdeviceptr addr, size_t size)
 {
     GS_WITHIN(enter_after(result), gs_physical_bound(object, offset, size, memory, addr));
 }
 
-static void unbound(CUresult result, CUmemGenericAllocationHandle object, CUdevice dev,
-                    size_t offset, size_t size)
+static void memory_unbound(CUresult result, CUmemGenericAllocationHandle object,
+                           CUdevice dev, size_t offset, size_t size)
 {
     GS_WITHIN(enter_after(result), gs_physical_unbound(state, object, dev, offset, size));
 }
