@@ -207,6 +207,19 @@ ssize_t readlink(const char *path, char *out, size_t bytes)
     return readlinkat(AT_FDCWD, path, out, bytes);
 }
 
+/* Fails with ENOENT, as the C library's, outside the process's root. */
+char *getcwd(char *out, size_t bytes)
+{
+    if (CALL(SYS_getcwd, out, bytes, 0, 0, 0, 0) < 0) {
+        return NULL;
+    }
+    if (out[0] != '/') {
+        errno = ENOENT;
+        return NULL;
+    }
+    return out;
+}
+
 int link(const char *from, const char *to)
 {
     return (int)CALL(SYS_linkat, AT_FDCWD, from, AT_FDCWD, to, 0, 0);

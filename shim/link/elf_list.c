@@ -1,32 +1,24 @@
 /*
  * elf_list.c - the linker's own lists of modules, read without a call.
- * Owns: the last module of the program's start.
+ * Owns: the last module of the program's start, and the parts of the C library.
  * Lock: none; the modules of the program's start are never removed.
  */
-#include <sys/auxv.h>
-
 #include "shim/link/elf_dynamic.h"
 #include "shim/link/elf_list.h"
 
+/* glibc's linker exports it; weak, since other C libraries do not. */
+extern struct r_debug _r_debug __attribute__((weak));
+
 /* The linker's lists of modules, as it exposes them to debuggers: in the program's
- * DT_DEBUG. */
+ * DT_DEBUG. Of _r_debug the program may have a copy, whose first module alone is sure.
+ * Calls nothing: the caller may be a library's getauxval, by dlsym. */
 static const struct r_debug *find_list(void)
 {
-    const ElfW(Phdr) *headers = (const ElfW(Phdr) *)getauxval(AT_PHDR);
-    size_t count = getauxval(AT_PHNUM);
-    const ElfW(Dyn) *dynamic = NULL;
-    uintptr_t base = 0;
-
-    for (size_t i = 0; headers && i < count; i++) {
-        if (headers[i].p_type == PT_PHDR) {
-            base = (uintptr_t)headers - headers[i].p_vaddr;
-        } else if (headers[i].p_type == PT_DYNAMIC) {
-            dynamic = (const ElfW(Dyn) *)(base + headers[i].p_vaddr);
-        }
-    }
-    for (; dynamic && dynamic->d_tag != DT_NULL; dynamic++) {
-        if (dynamic->d_tag == DT_DEBUG) {
-            return (const struct r_debug *)dynamic->d_un.d_ptr;
+    const struct link_map *program = &_r_debug ? _r_debug.r_map : NULL;
+    const ElfW(Dyn) *entry = program ? program->l_ld : NULL;
+    for (; entry && entry->d_tag != DT_NULL; entry++) {
+        if (entry->d_tag == DT_DEBUG) {
+            return (const struct r_debug *)entry->d_un.d_ptr;
         }
     }
     return NULL;
@@ -127,6 +119,75 @@ enum gs_status gs_elf_startup_module(const char *soname, struct gs_module_ref *o
         }
     }
     return GS_ERR_NOT_FOUND;
+}
+
+/* The shim in the list of its namespace; NULL: not found. */
+static const struct link_map *own_entry(void)
+{
+    const struct extended_list *space = (const struct extended_list *)debugger_list();
+    const struct link_map *map = space ? space->base.r_map : NULL;
+    while (map && map->l_ld != _DYNAMIC) {
+        map = map->l_next;
+        if (!map && space->base.r_version >= 2 && (space = space->next)) {
+            map = space->base.r_map;
+        }
+    }
+    return map;
+}
+
+/* Parts of the C library, before glibc 2.34 in files of their own. */
+static struct {
+    const char *soname;
+    struct gs_module_ref module;
+    struct gs_elf_dynamic view;
+    bool found; /* atomic; the fields are then set, always to the same */
+} parts[] = {
+    {.soname = "libc.so.6"}, {.soname = "libpthread.so.0"}, {.soname = "libdl.so.2"}};
+
+static bool is_part(const struct link_map *map, size_t part)
+{
+    struct gs_module_ref module = {.base = map->l_addr, .dynamic = map->l_ld};
+    struct gs_elf_dynamic view;
+    if (!gs_elf_view_dynamic(&module, &view) || view.soname == 0 ||
+        !gs_elf_same_name(view.strings + view.soname, parts[part].soname)) {
+        return false;
+    }
+    parts[part].module = module;
+    parts[part].view = view;
+    __atomic_store_n(&parts[part].found, true, __ATOMIC_RELEASE);
+    return true;
+}
+
+/* They are after the shim, unless it was opened late. */
+static bool find_part(size_t part)
+{
+    const struct link_map *own, *map;
+    if (__atomic_load_n(&parts[part].found, __ATOMIC_ACQUIRE)) {
+        return true;
+    }
+    own = map = own_entry();
+    while (map && !is_part(map, part)) {
+        map = map->l_next;
+    }
+    if (!map) {
+        map = own;
+        while (map && !is_part(map, part)) {
+            map = map->l_prev;
+        }
+    }
+    return map != NULL;
+}
+
+void *gs_elf_library_symbol(const char *name)
+{
+    const uint32_t hash = gs_elf_hash(name);
+    void *found = NULL;
+    for (size_t i = 0; i < GS_ARRAY_LEN(parts) && !found; i++) {
+        found = find_part(i)
+                    ? gs_elf_callable_in(&parts[i].module, &parts[i].view, name, hash)
+                    : NULL;
+    }
+    return found;
 }
 
 void *gs_elf_next_symbol(const char *name, struct gs_module_ref *definer)

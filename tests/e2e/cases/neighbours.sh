@@ -36,6 +36,50 @@ for program in leaky_shared leaky_linked threads_linked fork_linked forkrace_lin
 done
 add_case "neighbours: wrappers, a shell" wraps_case bash -c '(true); echo "$(echo forked)"'
 
+# A library's own getauxval finds the C library's by dlsym, which may not ask for it: that would never end. Of the
+# two orders each finds the next function by another way.
+auxv_case() {
+  local order
+
+  need gcc
+  cat >mask.c <<'C'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <link.h>
+typedef int visit(struct dl_phdr_info *, size_t, void *);
+unsigned long getauxval(unsigned long type)
+{
+    static unsigned long (*next)(unsigned long);
+    if (!next)
+        next = (unsigned long (*)(unsigned long))dlsym(RTLD_NEXT, "getauxval");
+    return next(type);
+}
+int dl_iterate_phdr(visit *one, void *data)
+{
+    static int (*next)(visit *, void *);
+    if (!next)
+        next = (int (*)(visit *, void *))dlsym(dlopen("libc.so.6", RTLD_LAZY), "dl_iterate_phdr");
+    return next(one, data);
+}
+C
+  gcc -shared -fPIC mask.c -o mask.so -ldl || fail "gcc"
+  for order in ./mask.so:"$shim" "$shim":./mask.so; do
+    run_in shim LD_PRELOAD="$order" -- "$apps/leaky_dlsym"
+    expect_status shim 0
+    expect_leaks shim.err "$sources/tests/apps/leaky.c"
+  done
+}
+add_case "neighbours: another getauxval and dl_iterate_phdr" auxv_case
+
+# Functions of the program's own that are not ready before its constructor; then as many calls as natively.
+begins_late_case() {
+  same_as_native GPUSHIM_LOG_FILE=log GPUSHIM_FOLLOW_CHILDREN=off -- "$apps/$1"
+  expect_status shim 0
+}
+for program in early_shared early_linked; do
+  add_case "neighbours: functions that begin late, $program" begins_late_case "$program"
+done
+
 # Files and lines too: the report has them as without the wrappers.
 wraps_report_case() {
   need_file "$wraps"
