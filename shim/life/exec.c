@@ -42,6 +42,8 @@ extern int execveat(int dir, const char *path, char *const argv[], char *const e
                     int flags);
 extern pid_t _Fork(void); // NOLINT(bugprone-reserved-identifier): glibc's name
 
+typedef int execv_fn(const char *, char *const[]);
+typedef int execl_fn(const char *, const char *, ...);
 typedef int execve_fn(const char *, char *const[], char *const[]);
 typedef int fexecve_fn(int, char *const[], char *const[]);
 typedef int execveat_fn(int, const char *, char *const[], char *const[], int);
@@ -50,15 +52,30 @@ typedef int spawn_fn(pid_t *, const char *, const posix_spawn_file_actions_t *,
 typedef pid_t fork_fn(void);
 
 /* The functions whose next definition after the shim's is looked up. */
-enum next { EXECVE, EXECVPE, FEXECVE, EXECVEAT, SPAWN, SPAWNP, BARE_FORK };
+enum next {
+    EXECV,
+    EXECVP,
+    EXECL,
+    EXECLP,
+    EXECLE,
+    EXECVE,
+    EXECVPE,
+    FEXECVE,
+    EXECVEAT,
+    SPAWN,
+    SPAWNP,
+    BARE_FORK
+};
 static struct {
     char name[16];
     void *found; /* atomic; NULL: not looked up, or not in this C library */
 } nexts[] = {
-    [EXECVE] = {"execve", NULL},     [EXECVPE] = {"execvpe", NULL},
-    [FEXECVE] = {"fexecve", NULL},   [EXECVEAT] = {"execveat", NULL},
-    [SPAWN] = {"posix_spawn", NULL}, [SPAWNP] = {"posix_spawnp", NULL},
-    [BARE_FORK] = {"_Fork", NULL},
+    [EXECV] = {"execv", NULL},         [EXECVP] = {"execvp", NULL},
+    [EXECL] = {"execl", NULL},         [EXECLP] = {"execlp", NULL},
+    [EXECLE] = {"execle", NULL},       [EXECVE] = {"execve", NULL},
+    [EXECVPE] = {"execvpe", NULL},     [FEXECVE] = {"fexecve", NULL},
+    [EXECVEAT] = {"execveat", NULL},   [SPAWN] = {"posix_spawn", NULL},
+    [SPAWNP] = {"posix_spawnp", NULL}, [BARE_FORK] = {"_Fork", NULL},
 };
 
 static void *next(enum next which)
@@ -73,12 +90,17 @@ __attribute__((constructor)) static void read_setting(void)
 
 /* ---- before and after an exec ---------------------------------------------------- */
 
+/* The report of this exec is written: a library after the shim may call execve by its
+ * name, which comes to the shim again. */
+static _Thread_local bool reported;
+
 /* Writes the report before the program executes another and loses its device memory. If
  * the exec fails, the program continues and reports again at its end. */
 static void before_exec(const char *path, char *const *env)
 {
     int before = gs_uncancelled_begin();
-    if (gs_finish_due() && path) {
+    if (gs_finish_due() && path && !reported) {
+        reported = true;
         char ending[128];
         if (gs_child_env_loses(env)) {
             gs_log_line(GS_LOG_WARN,
@@ -104,6 +126,7 @@ static void before_exec(const char *path, char *const *env)
 static int after_exec(int result)
 {
     if (gs_finish_due()) {
+        reported = false;
         gs_state_file_ending("", false);
     }
     return result;
@@ -197,28 +220,72 @@ static void unmap_environment(const struct child_environment *next_env)
     errno = saved;
 }
 
-static int run_file(const char *path, char *const argv[], char *const envp[])
+/* An exec of the program's. */
+struct exec {
+    enum next called; /* the function of this name, after the shim's, is called */
+    bool in_path;     /* along PATH */
+    const char *file;
+    char *const *argv;
+    char *const *env;
+};
+
+/* Calls the next execve or execvpe, with an environment. */
+static int run_with(const struct exec *exec, char *const *env)
 {
-    execve_fn *real_execve = (execve_fn *)next(EXECVE);
-    if (gs_state_peek() && can_run(path)) {
-        before_exec(path, envp);
-    }
-    const struct child_environment to = make_environment(envp);
-    int result = real_execve ? real_execve(path, argv, to.env)
-                             : (int)syscall(SYS_execve, path, argv, to.env);
-    unmap_environment(&to);
-    return after_exec(result);
+    execve_fn *run = (execve_fn *)next(exec->in_path ? EXECVPE : EXECVE);
+    return run ? run(exec->file, exec->argv, env)
+               : (int)syscall(SYS_execve, exec->file, exec->argv, env);
 }
 
-static int run_in_path(const char *file, char *const argv[], char *const envp[])
+/* The words of an execl that are passed on by it; a function stops at their NULL. */
+#define WORDS_MOST 64
+#define WORDS_8(w) (w)[0], (w)[1], (w)[2], (w)[3], (w)[4], (w)[5], (w)[6], (w)[7]
+#define WORDS_64(w)                                                                      \
+    WORDS_8(w), WORDS_8((w) + 8), WORDS_8((w) + 16), WORDS_8((w) + 24),                  \
+        WORDS_8((w) + 32), WORDS_8((w) + 40), WORDS_8((w) + 48), WORDS_8((w) + 56)
+
+/* Calls the next function of an execl's name. More words than there is room for go to
+ * the next execve or execvpe. */
+static int run_list(const struct exec *exec, execl_fn *run, char *const *env)
 {
-    execve_fn *real_execvpe = (execve_fn *)next(EXECVPE);
-    if (gs_state_peek() && can_find(file)) {
-        before_exec(file, envp);
+    const char *words[WORDS_MOST] = {NULL};
+    size_t count = 0;
+    while (exec->argv[count]) {
+        count++;
     }
-    const struct child_environment to = make_environment(envp);
-    int result = real_execvpe ? real_execvpe(file, argv, to.env)
-                              : (int)syscall(SYS_execve, file, argv, to.env);
+    if (count + 2 > WORDS_MOST) {
+        return run_with(exec, env);
+    }
+    memcpy(words, exec->argv, count * sizeof(words[0]));
+    if (exec->called == EXECLE) {
+        words[count + 1] = (const char *)env;
+    }
+    return run(exec->file, WORDS_64(words));
+}
+
+/* A function without an environment can pass on none but the process's own, which other
+ * threads read: with another one, the next execve or execvpe is called. */
+static int run_next(const struct exec *exec, char *const *env)
+{
+    void *run = next(exec->called);
+    bool takes_env = exec->called == EXECLE;
+    if (!run || exec->called == EXECVE || exec->called == EXECVPE ||
+        (!takes_env && env != exec->env)) {
+        return run_with(exec, env);
+    }
+    if (exec->called == EXECV || exec->called == EXECVP) {
+        return ((execv_fn *)run)(exec->file, exec->argv);
+    }
+    return run_list(exec, (execl_fn *)run, env);
+}
+
+static int run_exec(const struct exec exec)
+{
+    if (gs_state_peek() && (exec.in_path ? can_find(exec.file) : can_run(exec.file))) {
+        before_exec(exec.file, exec.env);
+    }
+    const struct child_environment to = make_environment(exec.env);
+    int result = run_next(&exec, to.env);
     unmap_environment(&to);
     return after_exec(result);
 }
@@ -227,22 +294,22 @@ static int run_in_path(const char *file, char *const argv[], char *const envp[])
 
 GS_EXPORT int execve(const char *path, char *const argv[], char *const envp[])
 {
-    return run_file(path, argv, envp);
+    return run_exec((struct exec){EXECVE, false, path, argv, envp});
 }
 
 GS_EXPORT int execv(const char *path, char *const argv[])
 {
-    return run_file(path, argv, environ);
+    return run_exec((struct exec){EXECV, false, path, argv, environ});
 }
 
 GS_EXPORT int execvp(const char *file, char *const argv[])
 {
-    return run_in_path(file, argv, environ);
+    return run_exec((struct exec){EXECVP, true, file, argv, environ});
 }
 
 GS_EXPORT int execvpe(const char *file, char *const argv[], char *const envp[])
 {
-    return run_in_path(file, argv, envp);
+    return run_exec((struct exec){EXECVPE, true, file, argv, envp});
 }
 
 GS_EXPORT int fexecve(int fd, char *const argv[], char *const envp[])
@@ -305,7 +372,7 @@ GS_EXPORT int execl(const char *path, const char *arg, ...)
     va_start(words, arg);
     copy_words(argv, count, arg, &words);
     va_end(words);
-    return run_file(path, argv, environ);
+    return run_exec((struct exec){EXECL, false, path, argv, environ});
 }
 
 GS_EXPORT int execlp(const char *file, const char *arg, ...)
@@ -318,7 +385,7 @@ GS_EXPORT int execlp(const char *file, const char *arg, ...)
     va_start(words, arg);
     copy_words(argv, count, arg, &words);
     va_end(words);
-    return run_in_path(file, argv, environ);
+    return run_exec((struct exec){EXECLP, true, file, argv, environ});
 }
 
 GS_EXPORT int execle(const char *path, const char *arg, ...)
@@ -333,7 +400,7 @@ GS_EXPORT int execle(const char *path, const char *arg, ...)
     /* The environment follows the words and their NULL. */
     char *const *envp = va_arg(words, char *const *);
     va_end(words);
-    return run_file(path, argv, envp);
+    return run_exec((struct exec){EXECLE, false, path, argv, envp});
 }
 
 /* ---- children ------------------------------------------------------------------- */

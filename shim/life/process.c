@@ -68,15 +68,21 @@ static void register_quick_exit(void (*handler)(void *))
 
 /* ---- exit and quick_exit ---------------------------------------------------------- */
 
-__attribute__((noreturn)) static void end_now(int status)
+/* By the next _exit or _Exit; NULL: there is none. */
+__attribute__((noreturn)) static void end_by(exit_fn *end, int status)
 {
     gs_coverage_flush();
-    if (real_exit_now) {
-        real_exit_now(status);
+    if (end) {
+        end(status);
     }
     for (;;) {
         syscall(SYS_exit_group, status);
     }
+}
+
+__attribute__((noreturn)) static void end_now(int status)
+{
+    end_by(real_exit_now, status);
 }
 
 /* Ends the process itself only if the exit status has to change. */
@@ -150,7 +156,7 @@ __attribute__((constructor)) static void register_handlers(void)
 
 /* ---- _exit ------------------------------------------------------------------------ */
 
-__attribute__((noreturn)) static void exit_at_once(int status)
+__attribute__((noreturn)) static void exit_at_once(int status, exit_fn *end)
 {
     int before = gs_uncancelled_begin();
     if (gs_finish_due()) {
@@ -171,17 +177,18 @@ __attribute__((noreturn)) static void exit_at_once(int status)
         gs_trace_stacks_write();
     }
     gs_uncancelled_end(before); /* in a vfork child the state is the parent's */
-    end_now(status);
+    end_by(end, status);
 }
 
 GS_EXPORT void _exit(int status)
 {
-    exit_at_once(status);
+    exit_at_once(status, real_exit_now);
 }
 
 GS_EXPORT void _Exit(int status)
 {
-    exit_at_once(status);
+    static void *found; /* gs_linker_behind's */
+    exit_at_once(status, (exit_fn *)gs_linker_behind("_Exit", &found));
 }
 
 /* Saves the status, which the handlers do not get. */
@@ -191,5 +198,5 @@ GS_EXPORT void quick_exit(int status)
     if (real_quick_exit) {
         real_quick_exit(status);
     }
-    exit_at_once(status);
+    exit_at_once(status, real_exit_now);
 }

@@ -201,6 +201,127 @@ for way in execv execve execvp execvpe execl execlp execle fexecve execveat exec
   add_case "process $way" execs_case "$way"
 done
 
+# A library after this one stands for functions of the exec family and _Exit, and for no other; its execvp calls
+# execve by name, which comes back to this one. It sees each call as natively, and the report is written once.
+behind_library() {
+  need gcc
+  cat >behind.c <<'C'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+extern char **environ;
+static void say(const char *name, char *const argv[])
+{
+    (void)!write(1, name, strlen(name));
+    for (int i = 0; argv && argv[i]; i++) {
+        (void)!write(1, " ", 1);
+        (void)!write(1, argv[i], strlen(argv[i]));
+    }
+    (void)!write(1, "\n", 1);
+}
+int execv(const char *path, char *const argv[])
+{
+    say("behind execv", argv);
+    return ((int (*)(const char *, char *const[]))dlsym(RTLD_NEXT, "execv"))(path, argv);
+}
+int execvp(const char *file, char *const argv[])
+{
+    say("behind execvp", argv);
+    return execve(file, argv, environ);
+}
+#define TAKE_WORDS                                            \
+    char *argv[100] = {(char *)arg};                          \
+    va_list list;                                             \
+    va_start(list, arg);                                      \
+    for (int i = 0; argv[i] && i < 98; i++)                   \
+        argv[i + 1] = va_arg(list, char *);                   \
+    char *const *env = with_env ? va_arg(list, char *const *) : environ; \
+    va_end(list)
+#define LIST(name, by, env_given)                             \
+    int name(const char *file, const char *arg, ...)          \
+    {                                                         \
+        const int with_env = env_given;                       \
+        TAKE_WORDS;                                           \
+        say("behind " #name, argv);                           \
+        return by(file, argv, env);                           \
+    }
+LIST(execl, execve, 0)
+LIST(execlp, execvpe, 0)
+LIST(execle, execve, 1)
+void _Exit(int status)
+{
+    say("behind _Exit", 0);
+    ((void (*)(int))dlsym(RTLD_NEXT, "_Exit"))(status);
+    __builtin_unreachable();
+}
+C
+  gcc -shared -fPIC -fno-builtin behind.c -o behind.so -ldl || fail "gcc"
+}
+
+# execs_behind_case WAY
+execs_behind_case() {
+  behind_library
+  run_in native LD_PRELOAD=./behind.so -- "$apps/execs_shared" "$1"
+  run_in shim LD_PRELOAD="$shim:./behind.so" -- "$apps/execs_shared" "$1"
+  expect_same native shim
+  expect_count native.out "^behind $1 .*execs_shared arrived" 1
+  expect_count shim.err 'SUMMARY: gpushim: 0 errors, 128 KiB leaked in 1 allocation' 1
+}
+for way in execv execvp execl execlp execle; do
+  add_case "process $way, with a library behind" execs_behind_case "$way"
+done
+
+# More words than an execl passes on by itself arrive, by execve; and _Exit.
+lists_behind_case() {
+  local words
+
+  behind_library
+  words=$(printf '"%d", ' {1..80})
+  printf '#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\nint main(void)\n{\n%s\n%s\n%s\n}\n' \
+    "if (!fork()) return execl(\"/bin/echo\", \"echo\", $words (char *)0);" 'wait(0);' '_Exit(5);' >many.c
+  gcc many.c -o many || fail "gcc"
+  run_in shim LD_PRELOAD="$shim:./behind.so" -- ./many
+  expect_status shim 5
+  expect_count shim.out "^$(echo {1..80})\$" 1
+  expect_count shim.out '^behind _Exit$' 1
+}
+add_case "process long execl and _Exit, with a library behind" lists_behind_case
+
+# fakechroot is such a library: a program runs in a folder that it takes for the root.
+fakechroot_case() {
+  local library
+
+  need fakechroot
+  need gcc
+  mkdir -p root/bin root/usr/bin
+  printf '#!/bin/sh\necho inside\n' >root/usr/bin/inside
+  chmod +x root/usr/bin/inside
+  cp -L /bin/sh root/bin/
+  ldd /bin/sh | sed -nE 's/.* (\/[^ ]+) \(0x.*/\1/p; s/^\t(\/[^ ]+) \(0x.*/\1/p' | sort -u |
+    while read -r library; do mkdir -p "root$(dirname "$library")" && cp -L "$library" "root$library"; done
+  cat >enter.c <<'C'
+#include <stdio.h>
+#include <unistd.h>
+int main(void)
+{
+    char *argv[] = {"inside", NULL};
+    if (chroot("root") || chdir("/"))
+        return 2;
+    execv("/usr/bin/inside", argv);
+    perror("execv");
+    return 1;
+}
+C
+  gcc enter.c -o enter || fail "gcc"
+  run_in native -- fakechroot ./enter
+  expect_text native.out '^inside$'
+  run_in shim -- fakechroot "$build/gpushim" ./enter
+  expect_same native shim
+}
+add_case "process in fakechroot" fakechroot_case
+
 # cancelled_case PROGRAM VARIABLE WAY...: a pending cancellation acts where it does natively.
 cancelled_case() {
   local -x CUDASIM_MEMORY=512M # full soon
