@@ -25,26 +25,19 @@ uint8_t gs_phases_add(struct gs_phases *phases, const char *scope, uint64_t afte
     return (uint8_t)(1u << phases->count++);
 }
 
-static void begin(struct gs_phases *phases, const char *name)
-{
-    for (unsigned i = 0; i < phases->count; i++) {
-        const char *scope = phases->items[i].scope;
-        if (scope && phases->matches(scope, name)) {
-            __atomic_fetch_or(&phases->begun, (uint8_t)(1u << i), __ATOMIC_RELAXED);
-        }
-    }
-}
-
 /* Begins the conditions that the scopes of the calling thread meet. */
 static void begin_scopes(struct gs_phases *phases)
 {
-    char path[GS_SCOPE_PATH_SIZE], *rest = path, *name;
+    char path[GS_SCOPE_PATH_SIZE];
 
     if (!gs_scopes_current_path(path)) {
         return;
     }
-    while ((name = strsep(&rest, "/"))) {
-        begin(phases, name);
+    for (unsigned i = 0; i < phases->count; i++) {
+        const char *scope = phases->items[i].scope;
+        if (scope && gs_scopes_path_matches(path, strlen(path), scope, phases->matches)) {
+            __atomic_fetch_or(&phases->begun, (uint8_t)(1u << i), __ATOMIC_RELAXED);
+        }
     }
 }
 

@@ -126,24 +126,56 @@ Test(budgets, a_peak_without_a_pattern_is_of_the_device)
     finish();
 }
 
-/* The fault: "^train" compared with the frame "[scope step/train]" alone. */
+/* The fault: "^train" compared with the frame "[scope step/train]" alone, a path with
+ * each of its names alone, or the bracket of a name taken for that of the frame. */
 Test(budgets, a_scope_is_named_as_the_program_names_it)
 {
     begin("peak:^train$ max_bytes=1M\npeak:^step$ max_bytes=2M\n"
-          "peak:^step/train$ max_bytes=0K\npeak:^rain$ max_bytes=0K\n");
+          "peak:^step/train$ max_bytes=1K\npeak:^rain$ max_bytes=0K\n"
+          "peak:^step/test[3]$ max_bytes=4K\npeak:^train/test[3]$ max_bytes=5K\n"
+          "peak:^step/t$ max_bytes=0K\npeak:p/train/t max_bytes=6K\n");
     uint32_t load = TEST_STACK(stacks, AT_CUDART, AT_LOAD, AT_MAIN);
     cr_assert_eq(gs_scopes_begin("step"), GS_OK);
     take(1, 0, gs_scopes_add(stacks, load));
     cr_assert_eq(gs_scopes_begin("train"), GS_OK);
     take(2, 0, gs_scopes_add(stacks, load));
+    cr_assert_eq(gs_scopes_begin("test[3]"), GS_OK);
+    take(3, 0, gs_scopes_add(stacks, load));
+    cr_assert_eq(gs_scopes_end(), GS_OK);
     cr_assert_eq(gs_scopes_end(), GS_OK);
     cr_assert_eq(gs_scopes_end(), GS_OK);
     expect_errors(
-        "ERROR 1: budget exceeded: 2.00 MiB at the peak of GPU 0, more than the "
+        "ERROR 1: budget exceeded: 5.00 MiB at the peak of GPU 0, more than the "
         "1.00 MiB of peak:^train$ max_bytes=1M (r:1)\n"
-        "ERROR 2: budget exceeded: 3.00 MiB at the peak of GPU 0, more than the "
-        "2.00 MiB of peak:^step$ max_bytes=2M (r:2)\n",
-        2);
+        "ERROR 2: budget exceeded: 6.00 MiB at the peak of GPU 0, more than the "
+        "2.00 MiB of peak:^step$ max_bytes=2M (r:2)\n"
+        "ERROR 3: budget exceeded: 5.00 MiB at the peak of GPU 0, more than the "
+        "1.00 KiB of peak:^step/train$ max_bytes=1K (r:3)\n"
+        "ERROR 4: budget exceeded: 3.00 MiB at the peak of GPU 0, more than the "
+        "5.00 KiB of peak:^train/test[3]$ max_bytes=5K (r:6)\n"
+        "ERROR 5: budget exceeded: 3.00 MiB at the peak of GPU 0, more than the "
+        "6.00 KiB of peak:p/train/t max_bytes=6K (r:8)\n",
+        5);
+    finish();
+}
+
+/* The fault: callers compared with functions alone. */
+Test(budgets, a_scope_is_a_caller)
+{
+    begin("deny:Alloc from=^step$\ndeny:Alloc from=^main$ from=^a/step$\n"
+          "deny:Alloc from=^other$\n");
+    uint32_t load = TEST_STACK(stacks, AT_LOAD, AT_MAIN);
+    take(1, 0, load);
+    cr_assert_eq(gs_scopes_begin("a"), GS_OK);
+    cr_assert_eq(gs_scopes_begin("step"), GS_OK);
+    take(2, 0, gs_scopes_add(stacks, load));
+    cr_assert_eq(gs_scopes_end(), GS_OK);
+    cr_assert_eq(gs_scopes_end(), GS_OK);
+    expect_errors("ERROR 1: denied call: cuMemAlloc, GPU 0, 1 call, 2.00 MiB, denied by "
+                  "deny:Alloc from=^step$ (r:1)\n"
+                  "ERROR 2: denied call: cuMemAlloc, GPU 0, 1 call, 2.00 MiB, denied by "
+                  "deny:Alloc from=^main$ from=^a/step$ (r:2)\n",
+                  2);
     finish();
 }
 
@@ -231,7 +263,8 @@ Test(budgets, so_many_calls_are_allowed)
 Test(budgets, calls_are_denied_once_a_scope_has_begun)
 {
     begin("deny:Alloc after=^mark$\ndeny:Alloc after=other\ndeny:Alloc after=1h\n"
-          "deny:Alloc after=0s max_count=3\n");
+          "deny:Alloc after=0s max_count=3\ndeny:Alloc after=^remark/mark$\n"
+          "deny:Alloc after=^mark/remark$\n");
     uint32_t load = TEST_STACK(stacks, AT_LOAD, AT_MAIN);
     take_and_free(1, 0, load);
     cr_assert_eq(gs_scopes_begin("remark"), GS_OK);
@@ -246,8 +279,10 @@ Test(budgets, calls_are_denied_once_a_scope_has_begun)
     expect_errors("ERROR 1: denied call: cuMemAlloc, GPU 0, 2 calls, 12.0 MiB, denied by "
                   "deny:Alloc after=^mark$ (r:1)\n"
                   "ERROR 2: denied call: cuMemAlloc, GPU 0, 4 calls, 15.0 MiB, 4 calls "
-                  "in all, more than max_count=3 of deny:Alloc after=0s (r:4)\n",
-                  6);
+                  "in all, more than max_count=3 of deny:Alloc after=0s (r:4)\n"
+                  "ERROR 3: denied call: cuMemAlloc, GPU 0, 2 calls, 12.0 MiB, denied by "
+                  "deny:Alloc after=^remark/mark$ (r:5)\n",
+                  8);
     finish();
 }
 

@@ -216,7 +216,11 @@ struct gs_shown_stack gs_report_show_frames(const struct gs_symbol_request *fram
 unsigned gs_report_place_scope(struct gs_symbol_request *frames, unsigned count,
                                bool goes_on, const struct gs_report_config *config);
 
-/* Returns true if a rule's pattern matches the function, file or module of a frame. */
+/* Returns true if a rule's pattern matches names of a scope's path:
+ * gs_scopes_path_matches. */
+bool gs_report_scope_matches(const char *path, size_t length, const char *pattern);
+/* Returns true if a rule's pattern matches the function, file or module of a frame; of
+ * scopes: names of its path. */
 bool gs_report_frame_matches(const struct gs_symbol_request *frame, const char *pattern);
 /* Returns true if the patterns of callers (gs_rule.from) match callers of a frame, in
  * their order. */
@@ -308,8 +312,6 @@ void gs_report_broken_title(const struct gs_report_config *config,
                             const struct gs_report_data *data,
                             const struct gs_error *error, const char *call,
                             struct gs_text *text);
-/* Returns true if the pattern matches the name of one of the scopes of a path. */
-bool gs_report_scope_matches(const char *path, size_t length, const char *pattern);
 /* Prints a broken rule, with the stack of the call site. */
 void gs_report_broken(const struct gs_report_writer *writer, size_t number,
                       const struct gs_error *error);

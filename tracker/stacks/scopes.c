@@ -164,6 +164,36 @@ bool gs_scopes_path_has(const char *path, size_t length, const char *name)
     return false;
 }
 
+/* Returns the end of the name that begins at `name`. */
+static const char *name_end(const char *name, const char *end)
+{
+    const char *slash = memchr(name, '/', (size_t)(end - name));
+
+    return slash != NULL ? slash : end;
+}
+
+bool gs_scopes_path_matches(const char *path, size_t length, const char *pattern,
+                            gs_scope_match *matches)
+{
+    const char *end = path + length, *next;
+    bool several = strchr(pattern, '/') != NULL;
+    char names[GS_SCOPE_PATH_SIZE];
+
+    for (const char *first = path; first < end; first = name_end(first, end) + 1) {
+        for (const char *last = first; last < end; last = next + 1) {
+            next = name_end(last, end);
+            snprintf(names, sizeof(names), "%.*s", (int)(next - first), first);
+            if (matches(pattern, names)) {
+                return true;
+            }
+            if (!several) {
+                break;
+            }
+        }
+    }
+    return false;
+}
+
 bool gs_scopes_within(const char *name)
 {
     const struct gs_scopes *scopes = gs_scopes_of_thread;

@@ -84,7 +84,13 @@ size_t gs_scopes_path(const struct gs_stacks *stacks, uint32_t scope,
 /* Returns true if a scope of this name is among those of a path, such as step/forward.
  * Slashes of the name are compared with colons. */
 bool gs_scopes_path_has(const char *path, size_t length, const char *name);
-/* The same of the calling thread's scopes. */
+/* Compares a pattern with the text of a name. */
+typedef bool gs_scope_match(const char *pattern, const char *text);
+/* Returns true if the pattern matches a name of a path; with a slash in it: consecutive
+ * names, so that "^train/step$" is found in epoch/train/step/forward. */
+bool gs_scopes_path_matches(const char *path, size_t length, const char *pattern,
+                            gs_scope_match *matches);
+/* gs_scopes_path_has for the calling thread's scopes. */
 bool gs_scopes_within(const char *name);
 
 /* The thread is in a scope. Returns the stack `id` with the frame of its scopes, if that

@@ -10,7 +10,6 @@
  * Design: docs/suppressions.md, "Budgets"
  */
 #include "tracker/report/report_internal.h"
-#include "tracker/stacks/scopes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,47 +73,10 @@ static struct gs_shown_stack frames_of(const struct judge *judge, uint32_t stack
     return shown;
 }
 
-bool gs_report_scope_matches(const char *path, size_t length, const char *pattern)
-{
-    const char *end = path + length;
-    char name[GS_SCOPE_NAME_MAX + 1];
-
-    while (path < end) {
-        const char *slash = memchr(path, '/', (size_t)(end - path));
-        const char *next = slash ? slash : end;
-
-        snprintf(name, sizeof(name), "%.*s", (int)(next - path), path);
-        if (gs_pattern_matches(pattern, name)) {
-            return true;
-        }
-        path = next + 1;
-    }
-    return false;
-}
-
-/* The same of a frame, which is "[scope step/forward]" for scopes. */
-static bool matches_scope(const struct gs_symbol_request *frame, const char *pattern)
-{
-    static const char prefix[] = "[scope ";
-    const char *name = frame->result.function;
-
-    if (!gs_frame_is_scope(frame->frame) || !name ||
-        strncmp(name, prefix, strlen(prefix)) != 0) {
-        return false;
-    }
-    name += strlen(prefix);
-    return gs_report_scope_matches(name, strlen(name) - 1, pattern);
-}
-
-static bool matches_frame(const struct gs_symbol_request *frame, const char *pattern)
-{
-    return gs_report_frame_matches(frame, pattern) || matches_scope(frame, pattern);
-}
-
 static bool has_frame(const struct gs_shown_stack *shown, const char *pattern)
 {
     for (unsigned i = 0; i < shown->count; i++) {
-        if (matches_frame(&shown->frames[i], pattern)) {
+        if (gs_report_frame_matches(&shown->frames[i], pattern)) {
             return true;
         }
     }
@@ -132,7 +94,7 @@ static bool names_site(const struct judge *judge, const struct gs_rule *rule,
     struct gs_shown_stack shown = frames_of(judge, stack);
     for (unsigned i = 0; i < shown.count; i++) {
         const struct gs_symbol_request *frame = &shown.frames[i];
-        if (matches_frame(frame, rule->pattern) &&
+        if (gs_report_frame_matches(frame, rule->pattern) &&
             gs_pattern_matches_file(rule->file, frame->result.file) &&
             (!rule->from || gs_report_callers_match(&shown, i, rule->from))) {
             return true;

@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tracker/stacks/scopes.h"
+
 /* Frames recur, so the result for a name is cached by the name's address. */
 #define KNOWN_NAMES 4096u
 
@@ -69,6 +71,25 @@ static const char *module_path(const struct gs_symbol_request *frame)
                                                 : frame->result.module;
 }
 
+bool gs_report_scope_matches(const char *path, size_t length, const char *pattern)
+{
+    return gs_scopes_path_matches(path, length, pattern, gs_pattern_matches);
+}
+
+/* The same of a frame, which is "[scope step/forward]" for scopes. */
+static bool matches_scope(const struct gs_symbol_request *frame, const char *pattern)
+{
+    static const char prefix[] = "[scope ";
+    const char *name = frame->result.function;
+
+    if (!gs_frame_is_scope(frame->frame) || !name ||
+        strncmp(name, prefix, strlen(prefix)) != 0) {
+        return false;
+    }
+    name += strlen(prefix);
+    return gs_report_scope_matches(name, strlen(name) - 1, pattern);
+}
+
 bool gs_report_frame_matches(const struct gs_symbol_request *frame, const char *pattern)
 {
     const char *module = module_path(frame), *file = frame->result.file;
@@ -84,7 +105,7 @@ bool gs_report_frame_matches(const struct gs_symbol_request *frame, const char *
             return true;
         }
     }
-    return false;
+    return matches_scope(frame, pattern);
 }
 
 bool gs_report_callers_match(const struct gs_shown_stack *shown, unsigned callee,
