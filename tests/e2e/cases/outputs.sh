@@ -303,6 +303,28 @@ for way in $(ways_of leaky); do
   add_case "outputs pprof $way" outputs_pprof_case "$way"
 done
 
+# The fault: a library is taken for the program, whose frames are all Python's; <module> and <lambda> are demangled.
+outputs_pprof_python_case() {
+  [[ -n $(profile_reader) ]] || skip "pprof"
+  need python3
+  need_file "$cuda_path/libcudart.so.13"
+  cat >place.py <<'EOF'
+import ctypes
+cuda = ctypes.CDLL("libcudart.so.13")
+alloc = lambda size: cuda.cudaMalloc(ctypes.byref(ctypes.c_void_p()), ctypes.c_size_t(size))
+def load():
+    alloc(4096)
+load()
+EOF
+  preloaded shim GPUSHIM_OUTPUT=pprof GPUSHIM_OUTPUT_FILE=r.pb -- python3 -SB place.py
+  expect_status shim 0
+  read_profile -top -nodefraction=0 r.pb >top
+  expect_text top "^File: $(basename "$(python3 -S -c 'import os, sys; print(os.path.realpath(sys.executable))')")\$"
+  awk '/flat%/ { on = 1; next } on { print $NF }' top | sort | tr '\n' ' ' >found
+  expect_equal functions '<lambda> <module> load ' "$(<found)"
+}
+add_case "outputs pprof of Python" outputs_pprof_python_case
+
 # ---- CSV -----------------------------------------------------------------------------
 
 # csv_rows FILE COLUMN...: these fields of each row, as Python's reader has them.

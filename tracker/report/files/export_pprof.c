@@ -254,9 +254,9 @@ static void note_known(const struct gs_export *export, struct known *known)
     }
 }
 
-static void put_mapping(struct profile *profile, size_t number, const struct known *known)
+static void put_mapping(struct profile *profile, size_t number,
+                        const struct gs_module *module, const struct known *known)
 {
-    const struct gs_module *module = &profile->export->modules[number];
     struct gs_proto *message = &profile->message;
     char id[GS_BUILD_ID_TEXT];
 
@@ -272,6 +272,22 @@ static void put_mapping(struct profile *profile, size_t number, const struct kno
     put_message(profile, PROFILE_MAPPING);
 }
 
+/* Writes the program's mapping if no frame is in the program: readers take the first
+ * mapping for the program, and frames of Python are in none. */
+static void put_program(struct profile *profile)
+{
+    const struct gs_export *export = profile->export;
+    const struct known known = {true, true, true}; /* nothing to look up */
+    const char *program = export->job->program;
+
+    if (!program ||
+        (export->module_count != 0 && strcmp(export->modules[0].path, program) == 0)) {
+        return;
+    }
+    put_mapping(profile, export->module_count, &(struct gs_module){.path = program},
+                &known);
+}
+
 static void put_mappings(struct profile *profile)
 {
     size_t count = profile->export->module_count;
@@ -282,8 +298,9 @@ static void put_mappings(struct profile *profile)
         return;
     }
     note_known(profile->export, known);
+    put_program(profile);
     for (size_t i = 0; i < count; i++) {
-        put_mapping(profile, i, &known[i]);
+        put_mapping(profile, i, &profile->export->modules[i], &known[i]);
     }
     free(known);
 }
@@ -315,9 +332,12 @@ static uint64_t function_id(struct profile *profile, const struct gs_symbol *sym
     gs_proto_number(&profile->message, FUNCTION_ID, id);
     gs_proto_number(&profile->message, FUNCTION_NAME,
                     add_string(profile, symbol->function));
-    gs_proto_number(
-        &profile->message, FUNCTION_SYSTEM_NAME,
-        add_string(profile, symbol->linkage ? symbol->linkage : symbol->function));
+    if (symbol->linkage && strcmp(symbol->linkage, symbol->function) != 0) {
+        /* Without one, pprof takes the name as it is. It would demangle an equal one, to
+         * which Python's <module> is a list of arguments. */
+        gs_proto_number(&profile->message, FUNCTION_SYSTEM_NAME,
+                        add_string(profile, symbol->linkage));
+    }
     gs_proto_number(&profile->message, FUNCTION_FILENAME, add_string(profile, file));
     put_message(profile, PROFILE_FUNCTION);
     return id;
