@@ -28,7 +28,7 @@ def functions() -> Dict[str, Any]:
     return found
 
 
-class Exporter:
+class Exporter(_native.Unique):
     """The methods of DLPack. A consumer holds the memory, which the C part owns from the first export on."""
     shape: Tuple[int, ...]
     device: int

@@ -5,6 +5,7 @@ import threading
 from typing import Any, Optional
 
 import gpushim
+from gpushim import _native
 
 LEGACY, PER_THREAD = 1, 2  # handles of streams: CU_STREAM_LEGACY, CU_STREAM_PER_THREAD
 
@@ -32,7 +33,7 @@ def uses(address: int, stream: int) -> None:
     gpushim._check(gpushim._call("stream_uses", address, stream), "the use of 0x%x" % address)
 
 
-class Memory:
+class Memory(_native.Unique):
     """Owns memory of alloc(): freed when nothing refers to it any more, in whatever thread that is.
 
     keep: what the free needs, such as the object of the stream, which ends no earlier than its memory.

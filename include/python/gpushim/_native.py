@@ -13,6 +13,15 @@ from typing import Any, Dict, List, Optional
 FILE = "libgpushim-python.so"
 
 
+class Unique:
+    """An object that frees what it has: a copy would free the same once more. copy, deepcopy and pickle raise
+    TypeError."""
+    __slots__ = ()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError("a %s cannot be copied or pickled: it owns memory or handles of CUDA" % type(self).__name__)
+
+
 class Tensor(ctypes.Structure):  # struct gpushim_python_tensor
     _fields_ = [("shape", ctypes.POINTER(ctypes.c_int64)), ("ndim", ctypes.c_int32),
                 ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32), ("code", ctypes.c_uint8),

@@ -322,7 +322,7 @@ def ended(close: Callable[[], None]) -> None:
         pass
 
 
-class Closing:
+class Closing(_native.Unique):
     """An object that the end of a `with` closes."""
 
     def close(self) -> None:

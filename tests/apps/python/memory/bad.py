@@ -2,10 +2,12 @@
 of Python, and all data is as before. Prints a line for each, the same with the library and without it.
 
 It alone sees: a size that wraps around, a use of freed memory, a memoryview that outlives its memory, an exception of a
-callback that is lost, a failure that leaks or moves a buffer.
+callback that is lost, a failure that leaks or moves a buffer, a copy whose end frees the memory of another object.
 """
+import copy
 import ctypes
 import os
+import pickle
 import sys
 
 from gpushim import memory
@@ -168,6 +170,8 @@ for function in (lambda: memory.read_file("file", stops, chunk_bytes=4096),
         function()
     except Stop as stop:
         print("stopped:", stop)
+told("copies", *(lambda way=way, one=one: way(one) for way in (copy.copy, copy.deepcopy, pickle.dumps)
+                 for one in (device, device.view(0, 10), Cache(), roomy, Ring(2, 64), Streams(), Batch([5, 6]))))
 chunks = []
 told("files", lambda: memory.read_file("none", stops), lambda: memory.read_file(".", stops),
      lambda: memory.read_file("file", None), lambda: memory.read_file("file", stops, offset=-1),
