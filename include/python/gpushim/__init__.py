@@ -387,8 +387,8 @@ def _end_calls() -> None:
     """No thread enters Python from here on; those that are inside have a second to leave."""
     for function in list(_calls):
         off_pressure(function)
-    for _, gate in _ended:
-        _native.find()["close_gate"](gate, 1000)
+    left = [one for one in _ended if not _native.find()["close_gate"](one[1], 1000)]
+    _ended[:] = left  # the others are never called: what their functions refer to ends with Python
 
 
 # ---- control ---------------------------------------------------------------------------

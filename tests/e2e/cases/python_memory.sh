@@ -66,7 +66,7 @@ for version in 3.8 3.11 3.13; do
   add_case "python memory threads $version" memory_case "$version" threads.py "$(sized 1 20)"
   add_case "python memory awaits $version" memory_text_case "$version" awaits
   add_case "python memory exits $version" memory_exits_case "$version" global cycle builtins sys atexit \
-    deleter 'global closed'
+    pressure deleter 'global closed'
   add_case "python memory exits, threads $version" memory_exits_case "$version" waits calls 'calls closed' fork _exit
 done
 add_case "python memory forms of another header" memory_forms_lack_case

@@ -1,6 +1,6 @@
 """exits.py HOLDER [closed] - every kind of object of gpushim.memory is alive when the interpreter ends, or the process,
 held by HOLDER: a global, a cycle, the sys module, builtins, a daemon thread that waits, one that calls all the time, a
-function of atexit, a forked child, or os._exit. "closed": closed once more by functions that run late. Ends with 0.
+function of atexit, a function of on_pressure, a forked child, or os._exit. "closed": closed once more by functions that run late. Ends with 0.
 
 It alone sees: a free while the interpreter ends that crashes, blocks, or prints; a free under a thread's call.
 """
@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 
+import gpushim
 from gpushim import memory
 from gpushim.memory import Batch, Bridge, Buffer, Cache, Place, Readback, Ring, StagingPool, Strategy, Streams, upload
 
@@ -92,6 +93,9 @@ elif how == "calls":
 elif how == "atexit":
     atexit.register(lambda found=kept: close(found))
     del kept
+elif how == "pressure":
+    gpushim.on_pressure(lambda device, level, found=kept: None)
+    gpushim.on_pressure(lambda device, level: kept)
 elif how == "fork":
     child = os.fork()
     if child == 0:
