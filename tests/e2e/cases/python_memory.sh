@@ -71,6 +71,30 @@ for version in 3.8 3.11 3.13; do
 done
 add_case "python memory forms of another header" memory_forms_lack_case
 
+# What is missing is CUDA: the text of gpushim.h, that of a missing library, would lead astray.
+memory_inactive_case() {
+  find_python 3.11
+  need_file "$cuda_path/libgpushim-python.so"
+  cat >make.py <<'EOF'
+import os, sys
+from gpushim.memory import Buffer, Error
+if sys.argv[1:]:
+    Buffer(10).close()
+    child = os.fork()
+    if child:
+        sys.exit(os.waitpid(child, 0)[1])
+try:
+    Buffer(10)
+except Error as error:
+    print(error.name, error)
+EOF
+  run_in none "$memory_path" CUDASIM_DEVICES=0 -- "$python" -SB make.py
+  expect_equal 'without a device' 'INACTIVE Buffer(10, DEVICE): there is no CUDA in this process, or no device' "$(<none.out)"
+  run_in child "$memory_path" -- "$python" -SB make.py fork
+  expect_equal 'in a forked child' 'INACTIVE Buffer(10, DEVICE): there is no CUDA in this process, or no device' "$(<child.out)"
+}
+add_case "python memory without CUDA" memory_inactive_case
+
 # Frees that fail while Python ends have nobody to tell; late work of streams meets no freed memory.
 memory_end_case() {
   find_python 3.11

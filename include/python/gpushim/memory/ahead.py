@@ -42,8 +42,11 @@ class Warming(calls.Held):
         struct, ordinal = WarmingStruct(), number(device, "device")
         if ordinal >= 1 << 31 or "\0" in blocks:
             raise invalid("Warming(%r, %d)" % (blocks, ordinal), "not a list of blocks, or no ordinal")
-        check("Warming(%r)" % blocks, "warming_start", struct, ordinal, blocks.encode())
-        self._struct, self._about = struct, "Warming(%r)" % blocks
+        about = "Warming(%r)" % blocks
+        result = calls.call("warming_start", struct, ordinal, blocks.encode())
+        if result != calls.OK:
+            raise calls.error(result, about, "libgpushim.so is not active" if result == calls.INACTIVE else "")
+        self._struct, self._about = struct, about
 
     @property
     def closed(self) -> bool:

@@ -20,6 +20,7 @@ LEGACY = 1  # CU_STREAM_LEGACY
 
 _NAMES = ("OK", "INACTIVE", "INVALID", "NOT_FOUND", "NO_MEMORY", "TOO_OLD", "AT_START", "OFF", "CUDA", "BUSY")
 OK, INACTIVE, INVALID, NOT_FOUND, NO_MEMORY, TOO_OLD, _, OFF, CUDA, BUSY = range(10)
+_TEXTS = {INACTIVE: "there is no CUDA in this process, or no device"}  # others: as of gpushim.h
 _MOST = (1 << 63) - 1
 _C = TypeVar("_C", bound="Closing")
 
@@ -58,7 +59,8 @@ def error(result: int, about: str, why: str = "") -> Error:
     """The exception for a gpushim_result; `why` takes the place of the result's own text."""
     code = _found[0]["code"]() if _found and result in (CUDA, NO_MEMORY) else 0
     cuda_name = _cuda_name(code) if code else ""
-    text = why or (gpushim._TEXTS[result] if result < len(gpushim._TEXTS) else "unknown result")
+    text = why or _TEXTS.get(result) or (
+        gpushim._TEXTS[result] if result < len(gpushim._TEXTS) else "unknown result")
     name = _NAMES[result] if result < len(_NAMES) else str(result)
     text = "%s: %s" % (about, text) + (" (%s)" % cuda_name if cuda_name else "")
     return _KINDS.get(result, Error)(text, name, code, cuda_name)
