@@ -1,4 +1,6 @@
 """The call sites of a scope's memory in this process, as lines of text: by the command's `gpushim export`."""
+import csv
+import io
 import json
 import os
 import subprocess
@@ -28,20 +30,49 @@ def count_text(count, word):
     return "%d %s%s" % (count, word, "" if count == 1 else "s")
 
 
-def report():
-    """The report of this process as of now: docs/schema/report-1.json. Raises Missing."""
+def _export(form, parse):
+    """parse() of what the command writes of this process in a format. Raises Missing."""
     command = _command.find()
     if not command:
         raise Missing(_command.missing())
     try:
-        done = subprocess.run([command, "export", str(os.getpid()), "json"], stdin=subprocess.DEVNULL,
+        done = subprocess.run([command, "export", str(os.getpid()), form], stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=_MOST_SECONDS, check=False)
-        return json.loads(done.stdout.decode(errors="replace"))
+        return parse(done.stdout.decode(errors="replace"))
     except (OSError, subprocess.TimeoutExpired) as problem:
         raise Missing(str(problem)) from None
     except ValueError:
         said = done.stderr.decode(errors="replace").split("\n")[0]
         raise Missing(said or "%s export ended with %d" % (command, done.returncode)) from None
+
+
+def report():
+    """The report of this process as of now: docs/schema/report-1.json. Raises Missing."""
+    return _export("json", json.loads)
+
+
+def _csv_rows(text):
+    rows = list(csv.DictReader(io.StringIO(text)))
+    if not rows and not text:
+        raise ValueError("empty")
+    return rows
+
+
+def _csv_frame(function, place):
+    file, _, line = place.rpartition(":")
+    return {"function": function, "file": file or None, "line": int(line) if file and line.isdigit() else None}
+
+
+def totals(scope, device):
+    """What own() returns, of all that a scope has allocated so far, freed or not. Empty where the process does not
+    count that: GPUSHIM_OUTPUT=csv. Raises Missing."""
+    found = []
+    for row in _export("csv", _csv_rows):
+        if row["device"] == str(device) and scope in row["scope"].split("/") and int(row["total_bytes"] or 0):
+            frames = [_csv_frame(*one) for one in zip(row["stack"].split(";"), row["places"].split(";"))]
+            found.append(({"bytes": int(row["total_bytes"]), "count": int(row["total_count"]), "call": row["call"]},
+                          [one for one in reversed(frames) if not one["function"].startswith("[scope ")]))
+    return sorted(found, key=lambda one: -one[0]["bytes"])
 
 
 def _is_in(scope, function):
@@ -74,7 +105,7 @@ def _site_lines(place, frames, file):
 
 
 def lines(sites, total, file):
-    """Lines of the call sites that own() has found, and how much of `total` bytes is elsewhere."""
+    """Lines of the call sites that own() or totals() has found, and how much of `total` bytes is elsewhere."""
     for place, frames in sites[:_MOST_SITES]:
         yield from _site_lines(place, frames, file)
     rest = [place["bytes"] for place, _ in sites[_MOST_SITES:]]

@@ -23,6 +23,7 @@ import gpushim
 from gpushim import _command, _sites
 
 _RESTARTED = "PYTEST_GPUSHIM_RESTARTED"  # a process that has it was started by _restart
+_TOTALS = {"GPUSHIM_OUTPUT": "csv", "GPUSHIM_OUTPUT_FILE": os.devnull}  # counts what is freed since: _sites.totals
 _MOST_DEVICES = 64  # GS_MAX_DEVICES
 _SCOPE_BYTES = 110  # of the 127 of a scope's name: a number may follow
 _FACTORS = {unit: 1024 ** power for power, unit in enumerate(("", "K", "M", "G", "T"))}
@@ -97,13 +98,17 @@ def _restart(config):
     command = _command.find()
     if not command:
         return _command.missing()
-    os.environ[_RESTARTED] = "1"
+    settings = {_RESTARTED: "1"}
+    if not any(name in os.environ for name in _TOTALS):
+        settings.update(_TOTALS)
+    os.environ.update(settings)
     sys.stdout.flush()
     sys.stderr.flush()
     try:
         os.execv(command, [command, sys.executable, *words[1:]])
     except OSError as problem:
-        del os.environ[_RESTARTED]
+        for name in settings:
+            del os.environ[name]
         return "%s: %s" % (command, problem.strerror)
 
 
@@ -233,15 +238,29 @@ def _excess_text(item, scope, excess):
         if report is None:
             lines.append("    call sites are missing: %s" % problem)
             continue
-        places = report["leaks"] + report["suppressed"]
         if name == "gpu_limit_memory":
-            places = [place for peak in report["peaks"] for place in peak["places"]]
-        own = _sites.own(report, places, scope, device)
-        if not own and name == "gpu_limit_memory":
-            lines.append("    call sites are missing: the process's peak was at another time, or of other threads")
+            lines.extend(_peak_lines(report, scope, device, size, str(item.path)))
         else:
+            own = _sites.own(report, report["leaks"] + report["suppressed"], scope, device)
             lines.extend(_sites.lines(own, size, str(item.path)))
     return "\n".join(lines)
+
+
+def _peak_lines(report, scope, device, size, file):
+    """The call sites at the test's peak, if that is the process's peak, too: of no other the library knows them. Else
+    all that the test has allocated, which has the same call sites with more bytes."""
+    own = _sites.own(report, [place for peak in report["peaks"] for place in peak["places"]], scope, device)
+    if own:
+        return _sites.lines(own, size, file)
+    try:
+        found = _sites.totals(scope, device)
+    except _sites.Missing as missing:
+        return ["    call sites are missing: %s" % missing]
+    if found:
+        head = "    the process's peak was at another time; what the test allocated in all, freed since or not:"
+        return [head, *_sites.lines(found, 0, file)]
+    return ["    call sites are missing: the process's peak was at another time, or of other threads "
+            "(GPUSHIM_OUTPUT=csv lists what the test allocated in all)"]
 
 
 # ---- the plugin ------------------------------------------------------------------------

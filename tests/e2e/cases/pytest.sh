@@ -82,7 +82,8 @@ pytest_limits_case() {
     'malloc cuda.py:23' 'load test_limits.py:20' 'Block.__init__ test_limits.py:29' \
     'test_budget_fails test_limits.py:42'
   expect_sites limits.out test_small_fails \
-    "call sites are missing: the process's peak was at another time, or of other threads"
+    "call sites are missing: the process's peak was at another time, or of other threads \
+(GPUSHIM_OUTPUT=csv lists what the test allocated in all)"
   # A scope for each: the names are equal up to the end of what a scope's name has room for.
   expect_count limits.out '^    [568][.]00 MiB in 1 allocation, cudaMalloc$' 3
   expect_no_text limits.out 'GPU memory by test|not checked'
@@ -96,6 +97,11 @@ pytest_restart_case() {
   run_pytest restart PATH="$build:$PATH" -- --gpushim --gpushim-top=3 "$limits"
   judge_pytest restart checked
   expect_pytest_failures restart.out
+  # A test whose peak is not the process's has no call sites, or those of another test.
+  expect_sites restart.out test_small_fails \
+    "the process's peak was at another time; what the test allocated in all, freed since or not:" \
+    '5.00 MiB in 1 allocation, cudaMalloc' 'malloc cuda.py:23' 'load test_limits.py:20' \
+    'Block.__init__ test_limits.py:29' 'test_small_fails test_limits.py:72'
   expect_equal 'conftest.py' 'main read' "$(<restart.conftest)"
   grep -A5 'GPU memory by test' restart.out | sed -E '1d; s/ +/ /g; s/^ //; 6,$d' >table
   expect_equal 'the table' "$(printf '%s\n' 'peak left allocs test' \
