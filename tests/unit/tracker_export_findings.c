@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tracker/stacks/scopes.h"
 #include "tracker_export_helpers.h"
 
 #define HEAD                                                                             \
@@ -122,7 +123,7 @@ Test(export_junit, a_leak_and_an_error)
         "      <property name=\"peak_bytes\" value=\"4096\"/>\n"
         "      <property name=\"allocs\" value=\"1\"/>\n"
         "    </properties>\n"
-        "    <testcase classname=\"app\" name=\"invalid free, GPU 0, cuMemFree, at run "
+        "    <testcase classname=\"app\" name=\"invalid free, cuMemFree, at run "
         "app+0x210 &lt; main app.c:12\" time=\"0\">\n"
         "      <failure type=\"invalid-free\" message=\"invalid free, GPU 0, cuMemFree, "
         "at run app+0x210 &lt; main app.c:12\">  freed\n"
@@ -130,8 +131,8 @@ Test(export_junit, a_leak_and_an_error)
         "    #1 main                          /src/app.c:12\n"
         "</failure>\n"
         "    </testcase>\n"
-        "    <testcase classname=\"app\" name=\"4.00 KiB in 1 allocation, cuMemAlloc, "
-        "GPU 0, at load_batch loader.c:88 &lt; main app.c:12\" time=\"0\">\n"
+        "    <testcase classname=\"app\" name=\"leak, cuMemAlloc, at load_batch "
+        "loader.c:88 &lt; main app.c:12\" time=\"0\">\n"
         "      <failure type=\"leak\" message=\"4.00 KiB in 1 allocation, cuMemAlloc, "
         "GPU 0, at load_batch loader.c:88 &lt; main app.c:12\">live at exit\n"
         "  allocated\n"
@@ -184,7 +185,8 @@ Test(export_findings, what_is_suppressed_is_no_failure)
     test_leak(tracker, 0x8000, 100, 0, TEST_STACK(stacks, AT_RUN, AT_MAIN));
     struct test_bytes bytes = test_export(tracker, config, GS_EXPORT_junit, 0);
     expect_has(&bytes, "tests=\"3\" failures=\"1\" errors=\"0\" skipped=\"1\"");
-    expect_has(&bytes, "<skipped message=\"suppressed by load_batch (r:2)\"/>");
+    expect_has(&bytes, "<skipped message=\"8.79 KiB in 1 allocation, cuMemAlloc, GPU 0: "
+                       "suppressed by load_batch (r:2)\"/>");
     expect_has(&bytes, "name=\"leaked_bytes\" value=\"100\"");
     free(bytes.data);
     bytes = test_export(tracker, config, GS_EXPORT_sarif, 0);
@@ -193,6 +195,50 @@ Test(export_findings, what_is_suppressed_is_no_failure)
                        "\"suppressed by load_batch (r:2)\"}]");
     free(bytes.data);
     gs_suppressions_destroy(config.suppressions);
+}
+
+/* The name and the outcome of a test case, with its message, one each line. */
+static void expect_cases(struct test_bytes bytes, const char *expected)
+{
+    char found[2048] = "";
+
+    for (char *line = strtok(bytes.data, "\n"); line; line = strtok(NULL, "\n")) {
+        const char *name = strstr(line, "classname="),
+                   *message = strstr(line, " message=");
+        if (name || message) {
+            strcat(strcat(found, name ? name : message), "\n");
+        }
+    }
+    cr_expect_str_eq(found, expected, "%s", found);
+    free(bytes.data);
+}
+
+/* The fault: a leak that grows is another test in each run; leaks of two scopes are one
+ * test, or those of two devices two of one name. */
+Test(export_junit, a_name_has_the_call_site_alone)
+{
+    uint32_t load = TEST_STACK(stacks, AT_LOAD, AT_MAIN);
+    struct gs_allocation other = test_allocation(0x9000, 512);
+
+    test_leak(tracker, 0x1000, 4096, 0, load);
+    test_leak(tracker, 0x4000, 4096, 0, load);
+    other.device = 1;
+    other.stack = load;
+    test_add(tracker, &other, true);
+    cr_assert_eq(gs_scopes_begin("train"), GS_OK);
+    test_leak(tracker, 0xa000, 100, 0, gs_scopes_add(stacks, load));
+    cr_assert_eq(gs_scopes_end(), GS_OK);
+    expect_cases(exported(GS_EXPORT_junit),
+                 "classname=\"app\" name=\"leak, cuMemAlloc, at load_batch loader.c:88 "
+                 "&lt; main app.c:12\" time=\"0\">\n"
+                 " message=\"8.00 KiB in 2 allocations, cuMemAlloc, GPU 0, at load_batch "
+                 "loader.c:88 &lt; main app.c:12; 512 B in 1 allocation, cuMemAlloc, GPU "
+                 "1, at load_batch loader.c:88 &lt; main app.c:12\">live at exit\n"
+                 "classname=\"app\" name=\"leak, cuMemAlloc, at load_batch loader.c:88 "
+                 "&lt; main app.c:12 [scope train]\" time=\"0\">\n"
+                 " message=\"100 B in 1 allocation, cuMemAlloc, GPU 0, at load_batch "
+                 "loader.c:88 &lt; main app.c:12\">live at exit\n"
+                 "classname=\"gpushim\" name=\"no errors\" time=\"0\"/>\n");
 }
 
 /* A request while the program runs would fail by all that it has. */
@@ -205,7 +251,8 @@ Test(export_findings, live_memory_is_no_failure)
     test_leak(tracker, 0x1000, 9000, 0, TEST_STACK(stacks, AT_LOAD, AT_MAIN));
     struct test_bytes bytes = test_export(tracker, config, GS_EXPORT_junit, 0);
     expect_has(&bytes, "tests=\"2\" failures=\"0\" errors=\"0\" skipped=\"1\"");
-    expect_has(&bytes, "<skipped message=\"live\"/>");
+    expect_has(&bytes, "<skipped message=\"8.79 KiB in 1 allocation, cuMemAlloc, GPU 0: "
+                       "live\"/>");
     cr_expect_null(strstr(bytes.data, "no leaks"));
     cr_expect_null(strstr(bytes.data, "exit_status"));
     free(bytes.data);

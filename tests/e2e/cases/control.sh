@@ -183,7 +183,7 @@ control_export_case() {
   expect_text collapsed.out '^GPU 0;main;hold 1048576$'
   expect_text csv.out '^0,device,asked_.*,main;hold,1048576,1,'
   expect_equal "live memory" "skipped|1.00 MiB" \
-    "$(python3 -S "$here/ci_files.py" cases junit.out | sed -nE 's/^([a-z]+)[|][^|]*[|](1.00 MiB) .* at hold .*[|]live$/\1|\2/p')"
+    "$(python3 -S "$here/ci_files.py" cases junit.out | sed -nE 's/^([a-z]+)[|][^|]*[|]leak, .* at hold .*[|](1.00 MiB) .*: live$/\1|\2/p')"
   expect_text sarif.out '"ruleId": "leak", "ruleIndex": 0, "level": "note", .*, at hold asked[.]c:[0-9]+ < main asked'
   for format in prometheus openmetrics; do
     python3 -S "$here/openmetrics.py" check "$format.out" || fail "$format"

@@ -18,10 +18,10 @@ outputs_ci_case() {
   expect_text shim.err "files written: $PWD/r.junit.xml, $PWD/r.sarif\$"
   leak_marks "$sources/tests/apps/leaky.c" | awk '{ print $3 * $4, $1, $2, $4 }' | sort -nr | cut -d' ' -f2- >wanted
   ci_list cases r.junit.xml >junit
-  sed -nE 's/^failure[|]leaky_[^|]*[|][0-9.]+ [KM]iB in ([0-9]+) allocations?, cu[^|]* at ([a-z_]+)[^ |]* (leaky[.]c:[0-9]+) < main leaky.*/\2 \3 \1/p' junit >found
+  sed -nE 's/^failure[|]leaky_[^|]*[|]leak, cu[^|]*[|][0-9.]+ [KM]iB in ([0-9]+) allocations?, cu[^|]* at ([a-z_]+)[^ |]* (leaky[.]c:[0-9]+) < main leaky.*/\2 \3 \1/p' junit >found
   cmp -s wanted found || { diff -u wanted found; fail "other failures than marked leaks"; }
   expect_equal "passed" "passed|gpushim|no errors|" "$(grep -v '^failure' junit)"
-  expect_text junit '^failure[|]leaky_[^|]*[|]24[.]0 MiB in 1 allocation, cu(da|Mem)[A-Za-z]+, GPU 0, at load_weights '
+  expect_text junit '^failure[|]leaky_[^|]*[|]leak, [^|]*[|]24[.]0 MiB in 1 allocation, cu(da|Mem)[A-Za-z]+, GPU 0, at load_weights '
   ci_list results r.sarif >sarif
   cut -d' ' -f1,2 wanted >marked
   sed -nE 's/^warning[|]leak[|]file:\/\/\/[^|]*(leaky[.]c:[0-9]+)[|][0-9a-f]{16}:1[|][|].* at ([a-z_]+)[^ ]* leaky.*: live at exit$/\2 \1/p' sarif >found
@@ -48,7 +48,7 @@ outputs_ci_errors_case() {
   preloaded shim GPUSHIM_OUTPUT=junit,sarif GPUSHIM_OUTPUT_FILE=r -- "$apps/badfree_$1"
   ci_list cases r.junit.xml >junit
   expect_equal "failures" "$(grep -cE '^==[0-9]+== ERROR ' shim.err)" "$(grep -c '^failure' junit)"
-  expect_text junit '^failure[|]badfree_[^|]*[|]double free of 4[.]88 KiB, GPU 0, cu[A-Za-z]*Free, at free_twice badfree[.]c:'
+  expect_text junit '^failure[|]badfree_[^|]*[|]double free, [^|]*[|]double free of 4[.]88 KiB, GPU 0, cu[A-Za-z]*Free, at free_twice badfree[.]c:'
   expect_text junit '^passed[|]gpushim[|]no leaks[|]$'
   ci_list results r.sarif >sarif
   expect_equal "errors" "$(grep -cE '^==[0-9]+== ERROR ' shim.err)" "$(grep -c '^error' sarif)"
@@ -64,7 +64,7 @@ outputs_ci_known_case() {
   preloaded shim GPUSHIM_OUTPUT=junit,sarif GPUSHIM_OUTPUT_FILE=r GPUSHIM_SUPPRESSIONS=rules -- "$apps/leaky_linked"
   ci_list cases r.junit.xml >junit
   expect_count junit '^failure' 4
-  expect_count junit '^skipped[|].* at load_weights .*[|]suppressed by load_weights [(]rules:1[)]$' 1
+  expect_count junit '^skipped[|].* at load_weights .*[|]24[.]0 MiB [^|]*: suppressed by load_weights [(]rules:1[)]$' 1
   ci_list results r.sarif >sarif
   expect_count sarif '^warning[|]leak[|][^|]*[|][^|]*[|]suppressed by load_weights [(]rules:1[)][|]' 1
   expect_count sarif '^warning[|]leak[|][^|]*[|][^|]*[|][|]' 4
@@ -110,7 +110,7 @@ outputs_ci_killed_case() {
   run_in report -- "$build/gpushim" report --output=junit,sarif --output-file=r state
   ci_list cases r.junit.xml >junit
   expect_no_text junit '^failure|no leaks'
-  expect_text junit '^skipped[|]oddities_static[|]128 KiB in .*[|]live when it ended$'
+  expect_text junit '^skipped[|]oddities_static[|]leak, [^|]*[|]128 KiB in .*: live when it ended$'
   ci_list results r.sarif >sarif
   expect_text sarif '^note[|]leak[|].*: live when it ended$'
   expect_text r.sarif '"executionSuccessful": false'

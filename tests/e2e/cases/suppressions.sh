@@ -370,7 +370,7 @@ budgets_case() {
   [[ $status -eq 0 || $status -eq 77 ]] || { cat problems && fail "r.json is not as its schema says"; }
   uses outputs_ci
   ci_list cases r.junit.xml >junit
-  expect_count junit '^failure[|][^|]*[|](budget exceeded|denied call): ' 3
+  expect_count junit '^failure[|][^|]*[|](budget exceeded, peak|denied call, deny):[^|]*[|](budget exceeded|denied call): ' 3
   ci_list results r.sarif >sarif
   expect_count sarif '^error[|](over-budget|denied-call)[|]file:///.*/leaky[.]c:[0-9]+[|]' 3
 }

@@ -1,6 +1,8 @@
 /*
  * export_junit.c - the report as JUnit's XML, for continuous integration: a test suite of
- * a process, and in it a test case of each call site that leaks and of each error.
+ * a process, and in it a test case of each call site that leaks and of each error. A
+ * test case's name has no numbers, so that it is the same test in every run; findings of
+ * one name are one test case.
  *
  * Elements and attributes are those that the schemas of Jenkins and of Ant have in
  * common. A finding that is excused, or whose memory is live, is skipped, and so is a
@@ -11,6 +13,7 @@
 #include "tracker/report/files/findings.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 struct junit {
     const struct gs_export *export;
@@ -23,6 +26,14 @@ struct junit {
 struct tally {
     unsigned tests, failures, skipped;
 };
+
+/* Findings by name: each name is one test case. */
+struct cases {
+    const struct gs_findings *findings;
+    size_t *next; /* the next finding of the same name; NONE: it is the last */
+    bool *later;  /* whether the finding follows another one of its name */
+};
+#define NONE SIZE_MAX
 
 /* ---- XML -------------------------------------------------------------------------- */
 
@@ -183,24 +194,55 @@ static void put_body(struct junit *junit, const struct gs_finding *finding)
     put_escaped(&junit->out, take_text(junit), true);
 }
 
-static void put_finding(struct junit *junit, const struct gs_finding *finding)
+/* The most findings of one name that a message has. */
+#define MESSAGE_MAX 8u
+
+/* Adds the numbers of the findings of a test case, and why they are no faults. */
+static void add_message(struct junit *junit, const struct cases *cases, size_t first)
 {
+    size_t count = 0;
+
+    for (size_t i = first; i != NONE; i = cases->next[i]) {
+        const struct gs_finding *finding = &cases->findings->items[i];
+        if (finding->verdict != cases->findings->items[first].verdict ||
+            ++count > MESSAGE_MAX) {
+            continue;
+        }
+        gs_text_add(&junit->text, "%s", count > 1 ? "; " : "");
+        gs_finding_title(junit->export, finding, &junit->text);
+        if (finding->verdict == GS_FINDING_FAULT) {
+            gs_finding_where(junit->export, finding, &junit->text);
+        } else {
+            gs_text_add(&junit->text, ": ");
+            gs_finding_excuse(junit->export, finding, &junit->text);
+        }
+    }
+    if (count > MESSAGE_MAX) {
+        gs_text_add(&junit->text, "; and %zu more", count - MESSAGE_MAX);
+    }
+}
+
+/* Writes the test case of a finding and those of the same name. */
+static void put_case(struct junit *junit, const struct cases *cases, size_t first)
+{
+    const struct gs_finding *finding = &cases->findings->items[first];
     bool fault = finding->verdict == GS_FINDING_FAULT;
 
-    gs_finding_title(junit->export, finding, &junit->text);
-    gs_finding_where(junit->export, finding, &junit->text);
-    const char *title = take_text(junit);
-    open_case(junit, gs_finding_owner(junit->export, finding), title);
+    gs_finding_name(junit->export, finding, &junit->text);
+    open_case(junit, gs_finding_owner(junit->export, finding), take_text(junit));
     gs_out_text(&junit->out, fault ? ">\n      <failure" : ">\n      <skipped");
     if (fault) {
         put_attribute(junit, "type", gs_finding_rules[finding->rule].id);
-        put_attribute(junit, "message", title);
+    }
+    add_message(junit, cases, first);
+    put_attribute(junit, "message", take_text(junit));
+    if (fault) {
         gs_out_char(&junit->out, '>');
-        put_body(junit, finding);
+        for (size_t i = first; i != NONE; i = cases->next[i]) {
+            put_body(junit, &cases->findings->items[i]);
+        }
         gs_out_text(&junit->out, "</failure>\n");
     } else {
-        gs_finding_excuse(junit->export, finding, &junit->text);
-        put_attribute(junit, "message", take_text(junit));
         gs_out_text(&junit->out, "/>\n");
     }
     gs_out_text(&junit->out, "    </testcase>\n");
@@ -266,24 +308,83 @@ static bool has_none(const struct gs_findings *findings, bool leaks)
     return true;
 }
 
-static void put_cases(struct junit *junit, const struct gs_findings *findings)
+struct name {
+    uint64_t key;
+    size_t index;
+};
+
+static int compare_names(const void *left, const void *right)
 {
+    const struct name *a = left, *b = right;
+
+    if (a->key != b->key) {
+        return a->key < b->key ? -1 : 1;
+    }
+    return a->index < b->index ? -1 : a->index > b->index;
+}
+
+static void free_cases(struct cases *cases)
+{
+    free(cases->next);
+    free(cases->later);
+}
+
+/* Finds the findings of each name, in their order: faults are first. free_cases must
+ * follow. Errors: GS_ERR_HOST_NOMEM, with nothing allocated. */
+static enum gs_status find_cases(struct junit *junit, const struct gs_findings *findings,
+                                 struct cases *out)
+{
+    size_t count = findings->count;
+    struct name *names = calloc(count + 1, sizeof(*names));
+    struct cases cases = {.findings = findings,
+                          .next = calloc(count + 1, sizeof(*cases.next)),
+                          .later = calloc(count + 1, sizeof(*cases.later))};
+
+    if (!names || !cases.next || !cases.later) {
+        free(names);
+        free_cases(&cases);
+        return GS_ERR_HOST_NOMEM;
+    }
+    for (size_t i = 0; i < count; i++) {
+        gs_text_add(&junit->text, "%s\n",
+                    gs_finding_owner(junit->export, &findings->items[i]));
+        gs_finding_name(junit->export, &findings->items[i], &junit->text);
+        size_t length = junit->text.length;
+        names[i] = (struct name){gs_fnv1a(take_text(junit), length), i};
+    }
+    qsort(names, count, sizeof(*names), compare_names);
+    for (size_t i = 0; i < count; i++) {
+        bool same = i + 1 < count && names[i].key == names[i + 1].key;
+        cases.next[names[i].index] = same ? names[i + 1].index : NONE;
+        cases.later[names[i].index] = i > 0 && names[i].key == names[i - 1].key;
+    }
+    free(names);
+    *out = cases;
+    return GS_OK;
+}
+
+static void put_cases(struct junit *junit, const struct cases *cases)
+{
+    const struct gs_findings *findings = cases->findings;
     bool no_leaks = has_none(findings, true), no_errors = has_none(findings, false);
     unsigned nothing = (unsigned)no_leaks + (unsigned)no_errors;
     unsigned notes = count_rule_notes(junit->export);
-    struct tally tally = {.tests = (unsigned)findings->count + nothing + notes,
+    struct tally tally = {.tests = nothing + notes,
                           .skipped =
                               notes + (junit->export->summary->no_start ? nothing : 0)};
 
     for (size_t i = 0; i < findings->count; i++) {
         bool fault = findings->items[i].verdict == GS_FINDING_FAULT;
-        tally.failures += fault;
-        tally.skipped += !fault;
+        tally.tests += !cases->later[i];
+        tally.failures += !cases->later[i] && fault;
+        tally.skipped += !cases->later[i] && !fault;
     }
     put_suite(junit, &tally);
     put_properties(junit);
     for (size_t i = 0; i < findings->count; i++) {
-        put_finding(junit, &findings->items[i]);
+        if (!cases->later[i]) {
+            put_case(junit, cases, i);
+        }
     }
     for (uint32_t at = 0; put_rule_note(junit, &at);) {
     }
@@ -301,17 +402,25 @@ enum gs_status gs_export_write_junit(const struct gs_export *export,
 {
     struct junit junit = {.export = export};
     struct gs_findings findings;
+    struct cases cases;
     enum gs_status status = gs_findings_gather(export, &findings);
 
     if (status != GS_OK) {
         return status;
     }
+    status = find_cases(&junit, &findings, &cases);
+    if (status != GS_OK) {
+        gs_findings_free(&findings);
+        gs_text_free(&junit.text);
+        return status;
+    }
     gs_out_begin(&junit.out, sink);
     gs_out_text(&junit.out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
                             "<testsuites name=\"gpushim\">\n");
-    put_cases(&junit, &findings);
+    put_cases(&junit, &cases);
     gs_out_text(&junit.out, "</testsuites>\n");
     status = gs_out_end(&junit.out);
+    free_cases(&cases);
     gs_findings_free(&findings);
     gs_text_free(&junit.text);
     return junit.failed ? GS_ERR_HOST_NOMEM : status;

@@ -219,6 +219,46 @@ void gs_finding_title(const struct gs_export *export, const struct gs_finding *f
     }
 }
 
+/* Adds the scope of a stack. */
+static void add_scope(const struct gs_export *export, uint32_t id, struct gs_text *text)
+{
+    const struct gs_export_stack *stack = gs_export_stack(export, id);
+
+    for (uint32_t i = stack ? stack->begin : 0; stack && i < stack->end; i++) {
+        const struct gs_symbol_request *frame =
+            &export->locations[export->frames[stack->first + i]];
+        if (gs_frame_is_scope(frame->frame) && frame->result.function) {
+            gs_text_add(text, " ");
+            gs_text_add_foreign(text, frame->result.function);
+        }
+    }
+}
+
+void gs_finding_name(const struct gs_export *export, const struct gs_finding *finding,
+                     struct gs_text *text)
+{
+    const struct gs_error *error = finding->error;
+
+    gs_text_add(text, "%s",
+                error ? gs_report_error_name(error->kind)
+                      : gs_finding_rules[finding->rule].id);
+    if (error && gs_error_is_broken_rule(error)) {
+        const struct gs_rule *rule =
+            gs_suppressions_rule(export->config->suppressions, error->beyond_rule - 1);
+        gs_text_add(text, ", %s:", gs_rule_kind_name(rule->kind));
+        gs_text_add_foreign(text, rule->pattern);
+        if (error->kind == GS_ERROR_OVER_BUDGET) { /* its largest call site may change */
+            gs_text_add(text, ", GPU %d", error->device);
+            return;
+        }
+    }
+    if (finding->group || (error && (error->freed.api != 0 || error->call[0]))) {
+        gs_text_add(text, ", %s", call_of(export, finding));
+    }
+    gs_finding_where(export, finding, text);
+    add_scope(export, finding->stack, text);
+}
+
 void gs_finding_excuse(const struct gs_export *export, const struct gs_finding *finding,
                        struct gs_text *text)
 {

@@ -61,6 +61,10 @@ void gs_finding_title(const struct gs_export *export, const struct gs_finding *f
  * the call site, and its caller. */
 void gs_finding_where(const struct gs_export *export, const struct gs_finding *finding,
                       struct gs_text *text);
+/* Adds "leak, cudaMalloc, at load_weights leaky.c:39 < main leaky.c:85 [scope train]":
+ * the same in every run, whatever sizes and numbers are. */
+void gs_finding_name(const struct gs_export *export, const struct gs_finding *finding,
+                     struct gs_text *text);
 /* Adds why an excused or live finding is no fault. */
 void gs_finding_excuse(const struct gs_export *export, const struct gs_finding *finding,
                        struct gs_text *text);
