@@ -65,19 +65,26 @@ static struct gs_report_file make(struct given given)
             "{\"schema\": \"gpushim-report\", \"version\": 1, \"process\": {\"pid\": %u, "
             "\"rank\": null, \"command\": \"./a\"}, \"leaks\": [",
             given.pid ? given.pid : 1);
-    for (const char *at = given.places; *at; at += strcspn(at, ";"), at += *at == ';') {
+    bool first = true;
+    for (const char *at = given.places; *at; at += strcspn(at, ";|")) {
         char function[32];
         unsigned long bytes;
         unsigned line;
+        if (*at == '|') {
+            fputs("], \"suppressed\": [", out);
+            first = true;
+        }
+        at += *at == ';' || *at == '|';
         cr_assert_eq(sscanf(at, " %lu %31s %u", &bytes, function, &line), 3);
         fprintf(out,
                 "%s{\"bytes\": %lu, \"count\": 1, \"call\": \"cudaMalloc\", \"kind\": "
                 "\"device\", \"stack\": [%u, %u, 99], \"truncated\": false}",
-                number ? ", " : "", bytes, 2 * number, 2 * number + 1);
+                first ? "" : ", ", bytes, 2 * number, 2 * number + 1);
         put_frame(code, function, line, &given, number);
         fputs(", ", code);
         put_frame(code, "main", 100, &given, 0);
         number++;
+        first = false;
     }
     fclose(code);
     fprintf(out, "], \"frames\": [%s], \"modules\": [{\"path\": \"%s\", \"build_id\": ",
@@ -94,7 +101,8 @@ static struct gs_report_file make(struct given given)
 /* "NEW load 5 0 7; ...": kind, function, line, bytes before and after. */
 static void expect_rows(struct given before, struct given after, const char *expected)
 {
-    static const char *const kinds[] = {"NEW", "GROWN", "SHRUNK", "GONE", "SAME"};
+    static const char *const kinds[] = {"NEW",  "GROWN",      "SHRUNK",
+                                        "GONE", "SUPPRESSED", "SAME"};
     struct gs_report_file files[2] = {make(before), make(after)};
     struct gs_diff diff;
     char found[1024] = "";
@@ -171,6 +179,15 @@ Test(diff, by_growth)
     expect_rows(GIVEN("8 a 1; 8 b 2; 8 c 3; 8 d 4", "aa"),
                 GIVEN("9 a 1; 3 b 2; 7 e 5; 8 d 4", "aa"),
                 "NEW e 5 0 7; GROWN a 1 8 9; SAME d 4 8 8; SHRUNK b 2 8 3; GONE c 3 8 0");
+}
+
+/* The fault: a rule that one of the runs had makes its leak new or gone; one of both runs
+ * is a row. */
+Test(diff, what_a_rule_took)
+{
+    expect_rows(GIVEN("8 a 1; 8 c 3| 8 b 2; 5 d 4", "aa"),
+                GIVEN("9 a 1; 7 b 2| 8 c 3; 5 d 4", "aa"),
+                "SUPPRESSED b 2 0 7; GROWN a 1 8 9; SUPPRESSED c 3 8 0");
 }
 
 /* In the same build each line is a call site of its own. */

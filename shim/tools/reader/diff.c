@@ -111,6 +111,7 @@ struct entry {
     size_t unlined; /* frames that have no file */
     unsigned side;
     bool same_code; /* all its modules are of the same build in both reports */
+    bool suppressed;
 };
 
 static int compare_entries(const void *left, const void *right)
@@ -144,6 +145,12 @@ static bool has_lines(const struct gs_report_file *file)
     return false;
 }
 
+/* How many entries a file has. */
+static size_t count_entries(const struct gs_report_file *file)
+{
+    return file->place_count + file->suppressed_place_count;
+}
+
 static bool add_entries(const struct gs_report_file files[2], unsigned side,
                         enum gs_place_by by, struct entry *entries)
 {
@@ -152,8 +159,11 @@ static bool add_entries(const struct gs_report_file files[2], unsigned side,
     for (size_t i = 0; same && i < file->module_count; i++) {
         same[i] = is_same_build(&files[!side], &file->modules[i]);
     }
-    for (size_t i = 0; same && i < file->place_count; i++) {
-        const struct gs_file_place *place = &file->places[i];
+    for (size_t i = 0; same && i < count_entries(file); i++) {
+        bool suppressed = i >= file->place_count;
+        const struct gs_file_place *place =
+            suppressed ? &file->suppressed_places[i - file->place_count]
+                       : &file->places[i];
         entries[i] = (struct entry){
             .functions = gs_place_key_of(file, place, by),
             .files = gs_place_key_of(file, place,
@@ -163,7 +173,8 @@ static bool add_entries(const struct gs_report_file files[2], unsigned side,
             .lines = gs_place_key_of(file, place, GS_PLACE_BY_LINE),
             .place = place,
             .side = side,
-            .same_code = is_same_code(file, place, same)};
+            .same_code = is_same_code(file, place, same),
+            .suppressed = suppressed};
     }
     free(same);
     return same != NULL;
@@ -272,33 +283,40 @@ static uint64_t distance(uint64_t a, uint64_t b)
     return a > b ? a - b : b - a;
 }
 
-static enum gs_diff_kind kind_of(const struct gs_diff_row *row, const bool sides[2])
+/* `sides`: in which reports it leaks; `rules`: in which a rule took it. */
+static enum gs_diff_kind kind_of(const struct gs_diff_row *row, const bool sides[2],
+                                 const bool rules[2])
 {
     unsigned by = row->bytes[0] == row->bytes[1];
     uint64_t before = by ? row->counts[0] : row->bytes[0],
              after = by ? row->counts[1] : row->bytes[1];
     if (!sides[0]) {
-        return GS_DIFF_NEW;
+        return rules[0] ? GS_DIFF_SUPPRESSED : GS_DIFF_NEW;
     }
     if (!sides[1]) {
-        return GS_DIFF_GONE;
+        return rules[1] ? GS_DIFF_SUPPRESSED : GS_DIFF_GONE;
     }
     return after > before   ? GS_DIFF_GROWN
            : after < before ? GS_DIFF_SHRUNK
                             : GS_DIFF_SAME;
 }
 
+/* What rules took in both reports is no row. */
 static void add_row(struct gs_diff *diff, const struct entry *entries, size_t begin,
                     size_t end)
 {
-    struct gs_diff_row *row = &diff->rows[diff->count++];
-    bool sides[2] = {false, false}, same_code = true;
+    struct gs_diff_row *row = &diff->rows[diff->count];
+    bool sides[2] = {false, false}, rules[2] = {false, false}, same_code = true;
     *row = (struct gs_diff_row){.place = NULL};
     for (size_t i = begin; i < end; i++) {
         const struct gs_file_place *place = entries[i].place;
         unsigned side = entries[i].side;
-        sides[side] = true;
         same_code = same_code && entries[i].same_code;
+        if (entries[i].suppressed) {
+            rules[side] = true;
+            continue;
+        }
+        sides[side] = true;
         add(&row->bytes[side], place->bytes);
         add(&row->counts[side], place->count);
         /* The newer report has the lines of today. */
@@ -308,8 +326,9 @@ static void add_row(struct gs_diff *diff, const struct entry *entries, size_t be
             row->side = side;
         }
     }
-    row->kind = kind_of(row, sides);
+    row->kind = kind_of(row, sides, rules);
     row->same_code = same_code;
+    diff->count += row->place != NULL;
 }
 
 static void count_kinds(struct gs_diff *diff)
@@ -348,14 +367,14 @@ static bool has_name(const struct gs_report_file files[2], const struct gs_diff_
 static void join(const struct gs_report_file files[2], struct gs_diff_row *gone,
                  struct gs_diff_row *new)
 {
-    static const bool both[2] = {true, true};
+    static const bool both[2] = {true, true}, none[2] = {false, false};
     if (has_name(files, new)) {
         gone->place = new->place;
         gone->side = new->side;
     }
     gone->bytes[1] = new->bytes[1];
     gone->counts[1] = new->counts[1];
-    gone->kind = kind_of(gone, both);
+    gone->kind = kind_of(gone, both, none);
     new->place = NULL;
 }
 
@@ -424,7 +443,7 @@ static void add_class(struct gs_diff *diff, const struct entry *entries, size_t 
 
 bool gs_diff_make(struct gs_report_file files[2], struct gs_diff *out)
 {
-    size_t count = files[0].place_count + files[1].place_count;
+    size_t count = count_entries(&files[0]) + count_entries(&files[1]);
     bool lined[2] = {has_lines(&files[0]), has_lines(&files[1])};
     bool alike = lined[0] == lined[1];
     enum gs_place_by by =
@@ -434,7 +453,7 @@ bool gs_diff_make(struct gs_report_file files[2], struct gs_diff *out)
     *out = (struct gs_diff){.rows = malloc((count + 1) * sizeof(*out->rows))};
     if (!entries || !out->rows || !gs_moved_paths_find(files, &moved) ||
         !add_entries(files, 0, by, entries) ||
-        !add_entries(files, 1, by, entries + files[0].place_count)) {
+        !add_entries(files, 1, by, entries + count_entries(&files[0]))) {
         free(entries);
         gs_diff_free(out);
         return false;

@@ -15,6 +15,7 @@ enum gs_diff_kind {
     GS_DIFF_GROWN,
     GS_DIFF_SHRUNK,
     GS_DIFF_GONE,
+    GS_DIFF_SUPPRESSED, /* leaks in one report, a rule took it in the other */
     GS_DIFF_SAME,
     GS_DIFF_KINDS
 };

@@ -11,6 +11,7 @@ static const char kind_names[GS_DIFF_KINDS][12] = {[GS_DIFF_NEW] = "new",
                                                    [GS_DIFF_GROWN] = "grown",
                                                    [GS_DIFF_SHRUNK] = "shrunk",
                                                    [GS_DIFF_GONE] = "gone",
+                                                   [GS_DIFF_SUPPRESSED] = "suppressed",
                                                    [GS_DIFF_SAME] = "unchanged"};
 
 static void put_report(struct gs_json *json, const struct gs_report_file *file,

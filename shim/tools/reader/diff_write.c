@@ -129,6 +129,7 @@ static const char *const kind_names[GS_DIFF_KINDS] = {[GS_DIFF_NEW] = "NEW",
                                                       [GS_DIFF_GROWN] = "GROWN",
                                                       [GS_DIFF_SHRUNK] = "SHRUNK",
                                                       [GS_DIFF_GONE] = "GONE",
+                                                      [GS_DIFF_SUPPRESSED] = "SUPPRESSED",
                                                       [GS_DIFF_SAME] = "SAME"};
 
 static void write_row(const struct gs_diff_row *row, unsigned number,
@@ -141,11 +142,17 @@ static void write_row(const struct gs_diff_row *row, unsigned number,
                 signed_bytes(row->bytes[0], row->bytes[1], change));
     amount(row->bytes[0], row->counts[0], before);
     amount(row->bytes[1], row->counts[1], after);
-    if (row->kind == GS_DIFF_NEW || row->kind == GS_DIFF_GONE) {
-        uint64_t count = row->counts[row->kind == GS_DIFF_NEW];
+    if (row->kind == GS_DIFF_NEW || row->kind == GS_DIFF_GONE ||
+        row->kind == GS_DIFF_SUPPRESSED) {
+        unsigned side = row->counts[1] != 0;
         char number_text[32];
-        gs_text_add(text, " in %s allocation%s\n", gs_text_count(count, number_text),
-                    plural(count));
+        gs_text_add(text, " in %s allocation%s",
+                    gs_text_count(row->counts[side], number_text),
+                    plural(row->counts[side]));
+        if (row->kind == GS_DIFF_SUPPRESSED) {
+            gs_text_add(text, ", suppressed in %c", 'A' + !side);
+        }
+        gs_text_add(text, "\n");
     } else {
         gs_text_add(text, ": %s, then %s\n", before, after);
     }
@@ -171,11 +178,11 @@ static void write_sum(const struct gs_diff *diff, enum gs_diff_kind kind,
 {
     char number[32], bytes[24];
     bool grew = kind == GS_DIFF_NEW || kind == GS_DIFF_GROWN;
+    const char *sign = kind == GS_DIFF_SUPPRESSED ? "" : grew ? "+" : "-";
     gs_text_add(text, "%s%s %s", kind == GS_DIFF_NEW ? "" : ", ",
                 gs_text_count(diff->kinds[kind], number), word);
     if (diff->kinds[kind] > 0) {
-        gs_text_add(text, " (%c%s)", grew ? '+' : '-',
-                    gs_text_bytes(diff->grown[kind], bytes));
+        gs_text_add(text, " (%s%s)", sign, gs_text_bytes(diff->grown[kind], bytes));
     }
 }
 
@@ -222,6 +229,9 @@ static void write_sums(const struct gs_diff *diff, struct gs_text *text)
     write_sum(diff, GS_DIFF_GROWN, "grown", text);
     write_sum(diff, GS_DIFF_SHRUNK, "shrunk", text);
     write_sum(diff, GS_DIFF_GONE, "gone", text);
+    if (diff->kinds[GS_DIFF_SUPPRESSED] > 0) {
+        write_sum(diff, GS_DIFF_SUPPRESSED, "suppressed in one of them", text);
+    }
     gs_text_add(text, ", %s unchanged\n",
                 gs_text_count(diff->kinds[GS_DIFF_SAME], number));
 }
@@ -259,14 +269,28 @@ static void write_cell(uint64_t bytes, uint64_t count, struct gs_text *text)
                 gs_text_count(count, number));
 }
 
+/* Adds the scope of a place, which is beyond the frames of a line. */
+static void add_scope(const struct gs_report_file *file,
+                      const struct gs_file_place *place, struct gs_text *text)
+{
+    for (size_t i = GS_FRAMES_NAMED; i < place->depth; i++) {
+        const struct gs_file_frame *frame = gs_report_file_frame(file, place, i);
+        if (frame && frame->function && strncmp(frame->function, "[scope ", 7) == 0) {
+            gs_text_add(text, " ");
+            gs_text_add_foreign(text, frame->function);
+        }
+    }
+}
+
 static void write_line(const struct gs_diff_row *row, unsigned number,
                        const struct gs_report_file files[2], struct gs_shown_paths *paths,
                        struct gs_text *text)
 {
-    static const char words[GS_DIFF_KINDS][8] = {[GS_DIFF_NEW] = "new",
-                                                 [GS_DIFF_GROWN] = "grown",
-                                                 [GS_DIFF_SHRUNK] = "shrunk",
-                                                 [GS_DIFF_GONE] = "gone"};
+    static const char words[GS_DIFF_KINDS][12] = {[GS_DIFF_NEW] = "new",
+                                                  [GS_DIFF_GROWN] = "grown",
+                                                  [GS_DIFF_SHRUNK] = "shrunk",
+                                                  [GS_DIFF_GONE] = "gone",
+                                                  [GS_DIFF_SUPPRESSED] = "suppressed"};
     const struct gs_file_place *place = row->place;
     struct gs_named_frame frames[GS_FRAMES_NAMED];
     size_t named = gs_named_frames(&files[row->side], place, frames, GS_FRAMES_NAMED);
@@ -282,6 +306,7 @@ static void write_line(const struct gs_diff_row *row, unsigned number,
     write_cell(row->bytes[1], row->counts[1], text);
     gs_text_add(text, " | ");
     gs_named_frames_write(frames, named, paths, &code);
+    add_scope(&files[row->side], place, &code);
     gs_table_code(named > 0 && code.data ? code.data : "no call stack", text);
     code.length = 0;
     gs_text_add(&code, "%s%s%s", place->call ? place->call : "unknown call",

@@ -281,7 +281,8 @@ static void read_stack(struct gs_json_read *json, void *self)
     reading->place.depth = file->stack_count - reading->place.first;
 }
 
-static void read_places(struct gs_json_read *json, void *self)
+/* Reads the members of a place. */
+static void read_place(struct gs_json_read *json, struct reading *reading)
 {
     static const struct gs_json_field fields[] = {
         FIELD(gs_file_place, bytes, NUMBER),
@@ -294,6 +295,32 @@ static void read_places(struct gs_json_read *json, void *self)
         FIELD(gs_file_place, inner, TEXT),
         CALL("stack", read_stack)};
     static_assert(offsetof(struct reading, place) == 0, "fields are of the place");
+    FIELDS(json, fields, reading);
+}
+
+static void read_suppressed(struct gs_json_read *json, void *self)
+{
+    struct gs_report_file *file = self;
+    struct gs_file_place *place;
+    if (file->of != GS_REPORT_OF_LEAKS) {
+        gs_json_read_skip(json);
+        return;
+    }
+    if (!gs_json_read_open(json, '[')) {
+        return;
+    }
+    while (gs_json_read_more(json)) {
+        struct reading reading = {.place = {.device = UINT64_MAX}, .file = file};
+        read_place(json, &reading);
+        if (!(place = NEXT_ITEM(json, file, suppressed_place))) {
+            return;
+        }
+        *place = reading.place;
+    }
+}
+
+static void read_places(struct gs_json_read *json, void *self)
+{
     struct gs_report_file *file = self;
     struct gs_file_place *place;
     if (!gs_json_read_open(json, '[')) {
@@ -301,7 +328,7 @@ static void read_places(struct gs_json_read *json, void *self)
     }
     while (gs_json_read_more(json)) {
         struct reading reading = {.place = {.device = UINT64_MAX}, .file = file};
-        FIELDS(json, fields, &reading);
+        read_place(json, &reading);
         if (!(place = NEXT_ITEM(json, file, place))) {
             return;
         }
@@ -392,7 +419,7 @@ static bool read_members(char *text, enum gs_report_of of, struct gs_report_file
         CALL("modules", read_modules), CALL("leaks", read_leaks),
         CALL("unplaced", read_leaks),  CALL("not_grouped", read_rest),
         CALL("peaks", read_peaks),     CALL("time", read_time),
-        CALL("scopes", read_scopes)};
+        CALL("scopes", read_scopes),   CALL("suppressed", read_suppressed)};
     *out = (struct gs_report_file){.of = of, .rank = UINT64_MAX, .text = text};
     struct gs_json_read json = {.at = out->text};
     FIELDS(&json, members, out);
@@ -440,6 +467,7 @@ void gs_report_file_free(struct gs_report_file *file)
     free(file->devices);
     free(file->scopes);
     free(file->places);
+    free(file->suppressed_places);
     free(file->stacks);
     free(file->frames);
     free(file->modules);

@@ -81,6 +81,8 @@ struct gs_report_file {
     size_t scope_count, scope_room;
     struct gs_file_place *places;
     size_t place_count, place_room;
+    struct gs_file_place *suppressed_places; /* leaks that a rule took */
+    size_t suppressed_place_count, suppressed_place_room;
     uint64_t *stacks; /* numbers of frames, innermost first; any number may stand there */
     size_t stack_count, stack_room;
     struct gs_file_frame *frames;
