@@ -377,6 +377,36 @@ top_rows_case() {
 }
 add_case "top chosen row" top_rows_case
 
+# A process without a state file is asked for its report, which the keys scroll.
+top_asked_case() {
+  local pid
+
+  need_file "$apps/killed_linked"
+  start_preloaded program GPUSHIM_LOG_FILE=/dev/null -- timeout 100 "$apps/killed_linked" ask "$PWD/over"
+  await 25 grep -qs planted program.out || fail "the program does not start"
+  pid=$(pgrep -f "^$apps/killed_linked ask $PWD/over\$")
+  start_screen 100 20 -- -d 0.2
+  expect_screen ' sort: live$'
+  keys / "$pid" Enter
+  expect_screen '  1 process, '
+  keys Enter
+  expect_screen "^==$pid== "
+  expect_no_text screen '6[.]26 MiB live in 7 allocations, 3 call sites; still running$'
+  keys Space
+  expect_screen '6[.]26 MiB live in 7 allocations, 3 call sites; still running$'
+  keys Home
+  expect_screen ' lines 1 to '
+  keys j j j k
+  expect_screen ' lines 3 to '
+  keys PPage
+  expect_screen ' lines 1 to '
+  keys q
+  expect_screen ' sort: live$'
+  keys q
+  expect_restored 0
+}
+add_case "top of a process that is asked" top_asked_case
+
 # A bad setting is told before the screen begins, not in it.
 top_settings_case() {
   start_programs 1
