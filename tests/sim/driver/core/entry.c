@@ -27,6 +27,7 @@ enum process_state {
 };
 
 static atomic_int process_state;                              /* enum process_state */
+static atomic_bool initializing;                              /* cuInit runs */
 static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER; /* remade in a child */
 
 static const char *const api_names[] = {
@@ -48,27 +49,21 @@ uint64_t sim_now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static void before_fork(void)
-{
-    pthread_mutex_lock(&init_lock);
-}
-
-static void after_fork_parent(void)
-{
-    pthread_mutex_unlock(&init_lock);
-}
-
+/* No lock is held around a fork: another library's handler may make a CUDA call, and wait
+ * for a thread in cuInit. The child of a fork during cuInit has half of what that made.
+ */
 static void after_fork_child(void)
 {
     pthread_mutex_init(&init_lock, NULL);
-    if (atomic_load(&process_state) == READY)
+    if (atomic_load(&process_state) == READY || atomic_load(&initializing))
         atomic_store(&process_state, FORKED);
+    atomic_store(&initializing, false);
 }
 
 /* The child of a fork in progress runs no handler that is registered meanwhile. */
 __attribute__((constructor)) static void watch_forks(void)
 {
-    pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+    pthread_atfork(NULL, NULL, after_fork_child);
 }
 
 /* Defined at link time in the driver that a test closes after use (CMakeLists.txt). */
@@ -161,6 +156,7 @@ SIM_API(cuInit, unsigned int flags)
     pthread_mutex_lock(&init_lock);
     int state = atomic_load(&process_state);
     if (state == NOT_INITIALIZED) {
+        atomic_store(&initializing, true);
         sim_fault_load();
         sim_latency_load();
         sim_order_start();
@@ -170,6 +166,7 @@ SIM_API(cuInit, unsigned int flags)
         if (state == READY)
             sim_checkpoint_start();
         atomic_store_explicit(&process_state, state, memory_order_release);
+        atomic_store(&initializing, false);
     }
     pthread_mutex_unlock(&init_lock);
     if (state == NOT_INITIALIZED)
