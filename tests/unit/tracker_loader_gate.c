@@ -1,6 +1,7 @@
 /*
  * tracker_loader_gate.c - proves that the loader's lock is found where it is, and that a
- * child in which nobody is left to release it is told so instead of waiting for ever.
+ * child in which nobody is left to release it is told so instead of waiting for ever;
+ * and that threads wait for a fork, but together not for ever.
  */
 #include <criterion/criterion.h>
 
@@ -120,4 +121,53 @@ Test(loader_gate, where_no_lock_is_nothing_is_learned)
     cr_assert_eq(child_may_enter(), 1, "it cannot tell and tries");
     sem_post(&may_leave);
     pthread_join(thread, NULL);
+}
+
+static _Atomic bool entered;
+
+static void *enters(void *unused)
+{
+    (void)unused;
+    cr_assert(gs_loader_enter_after_fork());
+    entered = true;
+    gs_loader_leave();
+    return NULL;
+}
+
+static void *enters_often(void *unused)
+{
+    for (int i = 0; i < 100000; i++) {
+        enters(unused);
+    }
+    return NULL;
+}
+
+/* 100,000 waits of 100 ms would take hours; the fork may need what the thread holds. */
+Test(loader_gate, a_fork_is_waited_for_once, .timeout = 60)
+{
+    pthread_t thread;
+
+    gs_loader_close();
+    cr_assert_eq(pthread_create(&thread, NULL, enters_often, NULL), 0);
+    pthread_join(thread, NULL);
+    gs_loader_open();
+}
+
+/* A wait that has timed out says nothing about the next fork. */
+Test(loader_gate, the_next_fork_is_waited_for_again)
+{
+    pthread_t thread;
+
+    gs_loader_close();
+    cr_assert_eq(pthread_create(&thread, NULL, enters, NULL), 0);
+    pthread_join(thread, NULL);
+    gs_loader_open();
+    entered = false;
+    gs_loader_close();
+    cr_assert_eq(pthread_create(&thread, NULL, enters, NULL), 0);
+    usleep(20000);
+    bool early = entered;
+    gs_loader_open();
+    pthread_join(thread, NULL);
+    cr_assert(!early, "it entered during the fork");
 }

@@ -1,7 +1,8 @@
 /*
  * loader_gate.c - counts the threads inside the loader; closed around fork.
  *
- * Owns:  gate: the count, and the number of forks that hold it closed; the address of the
+ * Owns:  gate: the count, and the number of forks that hold it closed; how many forks
+ * have closed it, and the last that was not waited for to its end; the address of the
  *        loader's lock.
  * Lock:  none, atomic.   Design: docs/stacks.md
  */
@@ -23,7 +24,8 @@
 /* No lock. */
 static _Atomic uint64_t gate;
 static _Atomic pid_t closer; /* a thread that forks; of several, one */
-static _Atomic bool shut;    /* set in a child, for good */
+static _Atomic uint64_t closes, overdue;
+static _Atomic bool shut;                         /* set in a child, for good */
 static _Atomic(const pthread_mutex_t *) its_lock; /* the loader's lock; NULL: not known */
 
 static pid_t this_thread(void)
@@ -40,17 +42,25 @@ bool gs_loader_enter(void)
     return false;
 }
 
-/* The wait is bounded: the forking thread may be waiting for this one. */
+/* The wait is bounded, once for all calls during a fork: the forking thread may be
+ * waiting for this one, in another library's fork handler. */
 bool gs_loader_enter_after_fork(void)
 {
-    for (int i = 0; i < WAIT_STEPS && !atomic_load(&shut); i++) {
+    uint64_t fork = 0;
+    bool waits = true;
+    for (int i = 0; i < WAIT_STEPS && waits && !atomic_load(&shut); i++) {
         if (GS_LIKELY(gs_loader_enter())) {
             return true;
         }
-        if (atomic_load(&closer) == this_thread()) { /* the program's signal handler */
-            break;
+        fork = atomic_load(&closes);
+        waits = atomic_load(&overdue) != fork &&
+                atomic_load(&closer) != this_thread(); /* a handler of the program's */
+        if (waits) {
+            gs_nap(STEP_NS);
         }
-        gs_nap(STEP_NS);
+    }
+    if (waits) {
+        atomic_store(&overdue, fork);
     }
     if (atomic_load(&shut)) {
         return false;
@@ -129,6 +139,7 @@ void gs_loader_learn(const void *begin, size_t bytes)
 /* The wait is bounded: a handler that interrupted a thread inside may call fork. */
 void gs_loader_close(void)
 {
+    atomic_fetch_add(&closes, 1);
     atomic_fetch_add(&gate, CLOSED_ONE);
     atomic_store(&closer, this_thread());
     for (int i = 0; i < WAIT_STEPS && (atomic_load(&gate) & INSIDE) != 0; i++) {

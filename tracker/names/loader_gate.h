@@ -20,8 +20,9 @@
 /* False: the gate is closed or shut; do not call the loader. True: call gs_loader_leave
  * afterwards. Never waits, so callers may hold the loader's lock. */
 bool gs_loader_enter(void) GS_MUST_USE;
-/* The same for callers that need the loader: waits for another thread's fork, 100 ms at
- * most, and enters anyway after that. False only in a child whose gate is shut. */
+/* The same for callers that need the loader: waits for another thread's fork, and enters
+ * anyway once a caller has waited 100 ms for it. False only in a child whose gate is
+ * shut. */
 bool gs_loader_enter_after_fork(void) GS_MUST_USE;
 void gs_loader_leave(void);
 /* Returns true in a child whose gate is shut for good. */

@@ -260,6 +260,56 @@ C
   gcc -shared -fPIC -fno-builtin behind.c -o behind.so -ldl || fail "gcc"
 }
 
+# A library's fork handler makes CUDA calls while other threads make the first ones of the process, whose look-ups
+# wait for the fork: 100 ms for all, not each. Without the bound a run takes 6 s; with a lock of the simulated
+# driver's around a fork it never ends.
+fork_handler_case() {
+  need gcc
+  cat >handler.c <<'C'
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+extern int cudaMalloc(void **, size_t), cudaFree(void *);
+static volatile int done;
+static void use(void)
+{
+    void *block;
+    cudaMalloc(&block, 1000);
+    cudaFree(block);
+}
+static void *work(void *unused)
+{
+    while (!done)
+        use();
+    return unused;
+}
+int main(void)
+{
+    pthread_t threads[2];
+    int status;
+    pthread_atfork(use, use, NULL);
+    for (int i = 0; i < 2; i++)
+        pthread_create(&threads[i], NULL, work, NULL);
+    for (int i = 0; i < 3; i++) {
+        pid_t child = fork();
+        if (child == 0)
+            _exit(7);
+        waitpid(child, &status, 0);
+        printf("child %d\n", WEXITSTATUS(status));
+    }
+    done = 1;
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    return 0;
+}
+C
+  gcc handler.c -o handler -L"$build/sim" -lcudart -lpthread || fail "gcc"
+  same_as_native -- ./handler
+  expect_status shim 0
+}
+add_case "process fork handlers that use CUDA" fork_handler_case
+
 # execs_behind_case WAY
 execs_behind_case() {
   behind_library
