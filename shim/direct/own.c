@@ -6,7 +6,8 @@
  * constructor that runs after the shim's, or by a dlsym that calls it again. Or it counts
  * calls, and natively there are none. The linker binds the shim's calls to the
  * definitions here, and exports.map hides them from everybody else. Sanitizers keep the
- * C library's functions.
+ * C library's functions. __register_atfork is called by name: constructors of other
+ * libraries, as of a runtime of CUDA, call it as early.
  *
  * Owns:  the addresses found.   Lock: none; idempotent writes of one word.
  */
@@ -21,8 +22,6 @@
 
 extern int __cxa_atexit(void (*handler)(void *), void *argument, void *dso);
 extern int __cxa_at_quick_exit(void (*handler)(void *), void *dso);
-extern int __register_atfork(void (*before)(void), void (*after)(void),
-                             void (*in_child)(void), void *dso);
 
 /* NULL: there is none. */
 static void *find(void **known, const char *name)
@@ -72,12 +71,6 @@ int __cxa_at_quick_exit(void (*handler)(void *), void *dso)
     PASS_ON(__cxa_at_quick_exit, -1, handler, dso);
 }
 
-int __register_atfork(void (*before)(void), void (*after)(void), void (*in_child)(void),
-                      void *dso)
-{
-    PASS_ON(__register_atfork, ENOMEM, before, after, in_child, dso);
-}
-
 int pthread_key_create(pthread_key_t *key, void (*destructor)(void *))
 {
     PASS_ON(pthread_key_create, EAGAIN, key, destructor);
@@ -86,4 +79,21 @@ int pthread_key_create(pthread_key_t *key, void (*destructor)(void *))
 int pthread_setspecific(pthread_key_t key, const void *value)
 {
     PASS_ON(pthread_setspecific, EINVAL, key, value);
+}
+
+/* A thread that the program's or a library's pthread_create does not see. One beside an
+ * allocator, of a sanitizer or a garbage collector, has to know each thread that
+ * allocates. */
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                   void *(*body)(void *), void *argument)
+{
+    struct gs_module_ref first;
+    void *create = gs_elf_library_symbol("pthread_create");
+    if (gs_elf_first_symbol("pthread_create", &first) &&
+        gs_elf_callable(&first, "malloc")) {
+        create = gs_elf_callable(&first, "pthread_create");
+    }
+    return create
+               ? ((__typeof__(&pthread_create))create)(thread, attributes, body, argument)
+               : EAGAIN;
 }

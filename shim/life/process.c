@@ -14,7 +14,7 @@
  * _exit may run in vfork children, inside the parent's memory: there it forwards and
  * changes nothing (gs_finish_report compares the process id).
  *
- * Owns:  the real functions.   Lock: immutable after the constructor.
+ * Owns:  the next functions.   Lock: none; idempotent writes of one word.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,8 +38,16 @@
 
 typedef void exit_fn(int);
 
-static exit_fn *real_exit_now;
-static exit_fn *real_quick_exit;
+/* The next functions of these names; found at the first call. */
+enum { EXIT_NOW, EXIT_NOW_ISO, QUICK_EXIT, NEXTS };
+static void *nexts[NEXTS]; /* gs_linker_behind's */
+static exit_fn *next(int which)
+{
+    static const char names[][12] = {
+        [EXIT_NOW] = "_exit", [EXIT_NOW_ISO] = "_Exit", [QUICK_EXIT] = "quick_exit"};
+    return (exit_fn *)gs_linker_behind(names[which], &nexts[which]);
+}
+
 static int quick_status; /* atomic: the status passed to quick_exit */
 static bool ended;       /* atomic: a handler has finished */
 
@@ -82,7 +90,7 @@ __attribute__((noreturn)) static void end_by(exit_fn *end, int status)
 
 __attribute__((noreturn)) static void end_now(int status)
 {
-    end_by(real_exit_now, status);
+    end_by(next(EXIT_NOW), status);
 }
 
 /* Ends the process itself only if the exit status has to change. */
@@ -140,7 +148,6 @@ static void at_quick_exit_handler(void *unused)
 
 __attribute__((constructor)) static void register_handlers(void)
 {
-    void *found_exit = NULL, *found_quick_exit = NULL;
     gs_stderr_remember();
     gs_unseen_begin();
     gs_own_thread_watch_first(gs_parts_first_thread_ends);
@@ -150,8 +157,6 @@ __attribute__((constructor)) static void register_handlers(void)
         register_exit(at_exit);
         register_quick_exit(at_quick_exit_handler);
     }
-    real_exit_now = (exit_fn *)gs_linker_behind("_exit", &found_exit);
-    real_quick_exit = (exit_fn *)gs_linker_behind("quick_exit", &found_quick_exit);
 }
 
 /* ---- _exit ------------------------------------------------------------------------ */
@@ -182,21 +187,21 @@ __attribute__((noreturn)) static void exit_at_once(int status, exit_fn *end)
 
 GS_EXPORT void _exit(int status)
 {
-    exit_at_once(status, real_exit_now);
+    exit_at_once(status, next(EXIT_NOW));
 }
 
 GS_EXPORT void _Exit(int status)
 {
-    static void *found; /* gs_linker_behind's */
-    exit_at_once(status, (exit_fn *)gs_linker_behind("_Exit", &found));
+    exit_at_once(status, next(EXIT_NOW_ISO));
 }
 
 /* Saves the status, which the handlers do not get. */
 GS_EXPORT void quick_exit(int status)
 {
     __atomic_store_n(&quick_status, status, __ATOMIC_RELAXED);
-    if (real_quick_exit) {
-        real_quick_exit(status);
+    exit_fn *quick = next(QUICK_EXIT);
+    if (quick) {
+        quick(status);
     }
-    exit_at_once(status, real_exit_now);
+    exit_at_once(status, next(EXIT_NOW));
 }

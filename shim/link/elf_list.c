@@ -165,12 +165,13 @@ static bool find_part(size_t part)
     if (__atomic_load_n(&parts[part].found, __ATOMIC_ACQUIRE)) {
         return true;
     }
-    own = map = own_entry();
+    own = own_entry();
+    map = own ? own->l_next : NULL;
     while (map && !is_part(map, part)) {
         map = map->l_next;
     }
-    if (!map) {
-        map = own;
+    if (own && !map) {
+        map = own->l_prev;
         while (map && !is_part(map, part)) {
             map = map->l_prev;
         }

@@ -40,6 +40,10 @@ static void check(const void *next, const char *name)
     DO(int, on_exit, (void (*end)(int, void *), void *argument), end, argument)          \
     DO(int, __cxa_at_quick_exit, (void (*end)(void *), void *dso), end, dso)             \
     DO(char *, getcwd, (char *out, size_t bytes), out, bytes)                            \
+    DO(int, pthread_create,                                                              \
+       (pthread_t * thread, const pthread_attr_t *attributes, void *(*body)(void *),     \
+        void *argument),                                                                 \
+       thread, attributes, body, argument)                                               \
     DO(int, pthread_key_create, (pthread_key_t * key, void (*end)(void *)), key, end)    \
     DO(int, pthread_setspecific, (pthread_key_t key, const void *value), key, value)
 

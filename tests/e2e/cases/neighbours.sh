@@ -76,9 +76,54 @@ begins_late_case() {
   same_as_native GPUSHIM_LOG_FILE=log GPUSHIM_FOLLOW_CHILDREN=off -- "$apps/$1"
   expect_status shim 0
 }
-for program in early_shared early_linked; do
-  add_case "neighbours: functions that begin late, $program" begins_late_case "$program"
-done
+if [[ ${sanitized:-no} == no ]]; then
+  for program in early_shared early_linked; do
+    add_case "neighbours: functions that begin late, $program" begins_late_case "$program"
+  done
+fi
+
+# An allocator that replaces pthread_create too, as a sanitizer or a garbage collector: it sees the library's own
+# threads, which allocate. Any other library sees none.
+threads_seen_case() {
+  local order native
+
+  need gcc
+  cat >threads.c <<'C'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <unistd.h>
+typedef int create_fn(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+int pthread_create(pthread_t *out, const pthread_attr_t *how, void *(*body)(void *), void *argument)
+{
+    (void)!write(1, "seen\n", 5);
+    return ((create_fn *)dlsym(RTLD_NEXT, "pthread_create"))(out, how, body, argument);
+}
+#ifdef ALLOCATES
+extern void *__libc_malloc(size_t);
+void *malloc(size_t bytes)
+{
+    return __libc_malloc(bytes);
+}
+#endif
+C
+  gcc -shared -fPIC -fno-builtin threads.c -o threads.so -ldl || fail "gcc"
+  gcc -shared -fPIC -fno-builtin -DALLOCATES threads.c -o allocates.so -ldl || fail "gcc"
+  run_in native LD_PRELOAD=./threads.so -- "$apps/leaky_shared"
+  native=$(grep -c '^seen$' native.out)
+  for order in "./%s:$shim" "$shim:./%s"; do
+    # shellcheck disable=SC2059  # the order is the format
+    run_in apart LD_PRELOAD="$(printf "$order" threads.so)" -- "$apps/leaky_shared"
+    expect_count apart.out '^seen$' "$native"
+    # shellcheck disable=SC2059
+    run_in allocates LD_PRELOAD="$(printf "$order" allocates.so)" -- "$apps/leaky_shared"
+    [[ $(grep -c '^seen$' allocates.out) -gt $native ]] || fail "the library's threads are not seen"
+  done
+}
+if [[ ${sanitized:-no} == no ]]; then
+  add_case "neighbours: who sees the library's threads" threads_seen_case
+fi
 
 # Files and lines too: the report has them as without the wrappers.
 wraps_report_case() {
