@@ -25,12 +25,16 @@
 /* linux/mempolicy.h, linux/mman.h; older headers lack some. */
 #define POLICY_DEFAULT 0
 #define POLICY_OF_ADDR 2
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18
+#endif
 #ifndef MADV_KEEPONFORK
 #define MADV_KEEPONFORK 19
 #endif
 
-#define POLICY_STEP_BYTES (2 * GS_MIB)
-#define TEXT_BYTES        (64 * GS_KIB)
+#define POLICY_STEP_BYTES   (2 * GS_MIB)
+#define TEXT_BYTES          (64 * GS_KIB)
+#define SMALLEST_PAGE_BYTES (4 * GS_KIB)
 /* The flags of a mapping stand in the last of its lines. */
 #define FLAGS_WORD "VmFlags:"
 
@@ -92,6 +96,14 @@ static unsigned search(int file, char *text, uint64_t addr)
     return 0;
 }
 
+/* Whether the pages are anonymous and private: the kernel sets the flag for no others.
+ * Afterwards it is clear. */
+static bool are_private(void *memory, size_t bytes)
+{
+    bool are = madvise(memory, bytes, MADV_WIPEONFORK) == 0;
+    return madvise(memory, bytes, MADV_KEEPONFORK) == 0 && are;
+}
+
 unsigned gs_page_state_read(uint64_t addr)
 {
     int saved = errno, before = gs_uncancelled_begin();
@@ -106,6 +118,11 @@ unsigned gs_page_state_read(uint64_t addr)
             (void)munmap(text, TEXT_BYTES);
         }
         (void)close(file);
+    }
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): the page around the address */
+    void *page = (void *)(uintptr_t)(addr & ~(uint64_t)(SMALLEST_PAGE_BYTES - 1));
+    if ((state & GS_PAGES_KNOWN) && !(state & GS_PAGES_WIPED) && are_private(page, 1)) {
+        state |= GS_PAGES_PRIVATE;
     }
     gs_uncancelled_end(before);
     errno = saved;
@@ -145,12 +162,14 @@ bool gs_page_state_restore(uint64_t addr, size_t bytes, unsigned made)
     /* NOLINTNEXTLINE(performance-no-int-to-ptr): the address of pinned memory */
     void *memory = (void *)(uintptr_t)addr;
     int saved = errno;
-    bool done = !has_any_policy(addr, bytes) &&
+    bool done = (!(made & GS_PAGES_PRIVATE) || are_private(memory, bytes)) &&
+                !has_any_policy(addr, bytes) &&
                 mprotect(memory, bytes, PROT_READ | PROT_WRITE) == 0;
 
     if (done && (made & GS_PAGES_KNOWN)) {
         done = clear_flag(memory, bytes, made & GS_PAGES_NO_FORK, MADV_DOFORK) &&
-               clear_flag(memory, bytes, made & GS_PAGES_WIPED, MADV_KEEPONFORK) &&
+               clear_flag(memory, bytes, made & (GS_PAGES_WIPED | GS_PAGES_PRIVATE),
+                          MADV_KEEPONFORK) &&
                clear_flag(memory, bytes, made & GS_PAGES_NO_DUMP, MADV_DODUMP) &&
                ((made & GS_PAGES_LOCKED) || munlock(memory, bytes) == 0);
     }

@@ -15,11 +15,12 @@
 
 /* A set of these is the state that the driver gave to its mappings. */
 enum gs_page_state {
-    GS_PAGES_KNOWN = 1,   /* without it the state could not be read */
-    GS_PAGES_NO_FORK = 2, /* a child does not get them (VM_DONTCOPY) */
-    GS_PAGES_WIPED = 4,   /* a child gets zeros (VM_WIPEONFORK) */
-    GS_PAGES_NO_DUMP = 8, /* not in a core dump (VM_DONTDUMP) */
-    GS_PAGES_LOCKED = 16, /* mlock (VM_LOCKED) */
+    GS_PAGES_KNOWN = 1,    /* without it the state could not be read */
+    GS_PAGES_NO_FORK = 2,  /* a child does not get them (VM_DONTCOPY) */
+    GS_PAGES_WIPED = 4,    /* a child gets zeros (VM_WIPEONFORK) */
+    GS_PAGES_NO_DUMP = 8,  /* not in a core dump (VM_DONTDUMP) */
+    GS_PAGES_LOCKED = 16,  /* mlock (VM_LOCKED) */
+    GS_PAGES_PRIVATE = 32, /* anonymous and private: no file's */
 };
 
 /*
@@ -33,12 +34,14 @@ unsigned gs_page_state_read(uint64_t addr);
 
 /*
  * Restores the state in which the driver returned the memory. Unknown states (0) are
- * left, but for the protection.
+ * left, but for the protection. Where the driver's mappings are private, a program that
+ * has mapped a file over the memory is found out: the next owner's bytes would end in the
+ * file.
  * In:     addr, bytes  whole pages; nobody uses them
  *         made         from gs_page_state_read
  * Out:    false: the state cannot be restored (a NUMA policy has already placed the
- * pages; the kernel refused): free the memory to the driver Cost:   five system calls,
- * and one for each 2 MiB Locks:  none; keeps errno
+ * pages; a file is mapped there; the kernel refused): free the memory to the driver Cost:
+ * six system calls, and one for each 2 MiB Locks:  none; keeps errno
  */
 bool gs_page_state_restore(uint64_t addr, size_t bytes, unsigned made);
 

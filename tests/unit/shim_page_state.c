@@ -11,6 +11,7 @@
 #include "shim/host/page_state.h"
 
 #define BYTES (4 * GS_MIB)
+#define MADE  (GS_PAGES_KNOWN | GS_PAGES_PRIVATE)
 
 static uint64_t map_pages(void)
 {
@@ -30,9 +31,9 @@ Test(page_state, is_read_of_the_mapping_around_an_address)
 {
     uint64_t addr = map_pages();
 
-    cr_expect_eq(gs_page_state_read(addr), GS_PAGES_KNOWN);
+    cr_expect_eq(gs_page_state_read(addr), MADE);
     advise(addr, BYTES, MADV_DONTFORK);
-    cr_expect_eq(gs_page_state_read(addr + BYTES - 1), GS_PAGES_KNOWN | GS_PAGES_NO_FORK);
+    cr_expect_eq(gs_page_state_read(addr + BYTES - 1), MADE | GS_PAGES_NO_FORK);
     advise(addr, BYTES, MADV_WIPEONFORK);
     advise(addr, BYTES, MADV_DONTDUMP);
     cr_expect_eq(gs_page_state_read(addr),
@@ -42,7 +43,7 @@ Test(page_state, is_read_of_the_mapping_around_an_address)
 
 Test(page_state, is_restored_to_what_was_made)
 {
-    unsigned made = GS_PAGES_KNOWN | GS_PAGES_NO_FORK;
+    unsigned made = MADE | GS_PAGES_NO_FORK;
     uint64_t addr = map_pages();
 
     advise(addr, BYTES, MADV_DONTFORK);
@@ -63,7 +64,7 @@ Test(page_state, unknown_changes_the_protection_alone)
     advise(addr, BYTES, MADV_DONTFORK);
     cr_assert_eq(mprotect((void *)(uintptr_t)addr, BYTES, PROT_READ), 0);
     cr_expect(gs_page_state_restore(addr, BYTES, 0));
-    cr_expect_eq(gs_page_state_read(addr), GS_PAGES_KNOWN | GS_PAGES_NO_FORK);
+    cr_expect_eq(gs_page_state_read(addr), MADE | GS_PAGES_NO_FORK);
     *(volatile char *)(uintptr_t)addr = 1;
 }
 
@@ -75,6 +76,35 @@ Test(page_state, pages_that_a_policy_has_placed_are_not_restored)
     if (syscall(SYS_mbind, addr + 2 * GS_MIB, 2 * GS_MIB, 2, &node, 8ul, 0u) != 0)
         cr_skip_test("no NUMA policies here");
     cr_expect_not(gs_page_state_restore(addr, BYTES, GS_PAGES_KNOWN));
+}
+
+/* The next owner's bytes would end in the file, or with a signal behind its end. */
+Test(page_state, a_file_in_place_of_the_pages_is_found)
+{
+    static const int kinds[] = {MAP_PRIVATE | MAP_FIXED, MAP_SHARED | MAP_FIXED};
+    uint64_t addr = map_pages();
+    int file = memfd_create("file", 0);
+    unsigned made = gs_page_state_read(addr);
+    void *part = (void *)(uintptr_t)(addr + GS_MIB);
+
+    cr_assert(gs_page_state_restore(addr, BYTES, made));
+    cr_assert_geq(file, 0);
+    for (size_t i = 0; i < GS_ARRAY_LEN(kinds); i++) {
+        cr_assert_eq(mmap(part, 4096, PROT_READ | PROT_WRITE, kinds[i], file, 0), part);
+        cr_expect_not(gs_page_state_restore(addr, BYTES, made));
+    }
+}
+
+/* A driver whose mappings are a device's or a file's: nothing can be told. */
+Test(page_state, shared_mappings_are_restored_as_they_are)
+{
+    void *memory =
+        mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    cr_assert_neq(memory, MAP_FAILED);
+    unsigned made = gs_page_state_read((uintptr_t)memory);
+    cr_expect_eq(made, GS_PAGES_KNOWN);
+    cr_expect(gs_page_state_restore((uintptr_t)memory, BYTES, made));
 }
 
 Test(page_state, memory_that_is_gone_is_not_restored)

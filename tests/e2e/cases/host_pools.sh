@@ -62,6 +62,44 @@ host_pages_case() {
   same_as_native "${@:2}" -- "$apps/hostpools_linked" "$1"
   expect_status native 0
 }
+# A file that the program has mapped over its pinned memory is as the program left it: zeros for the next owner end
+# in it otherwise, or with SIGBUS behind its end.
+# host_mapped_over_case BYTES: of the file
+host_mapped_over_case() {
+  need gcc
+  cat >over.c <<'C'
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+extern int cudaMallocHost(void **, size_t), cudaFreeHost(void *);
+int main(void)
+{
+    const size_t bytes = 2 << 20;
+    void *first, *next;
+    int file = open("data", O_RDWR);
+    if (cudaMallocHost(&first, bytes) ||
+        mmap(first, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) != first)
+        return 2;
+    printf("free %d\n", cudaFreeHost(first));
+    printf("allocate %d\n", cudaMallocHost(&next, bytes));
+    memset(next, 'x', bytes);
+    return 0;
+}
+C
+  gcc over.c -o over -L"$build/sim" -lcudart || fail "gcc"
+  head -c "$1" /dev/zero | tr '\0' d >made
+  cp made data
+  run_in native -- ./over
+  expect_status native 0
+  cmp made data || fail "natively the file has changed"
+  run_in shim LD_PRELOAD="$shim" -- ./over
+  cmp made data || fail "the file has changed"
+  expect_same native shim
+}
+add_case "host pools, a file mapped over" host_mapped_over_case 3000000
+add_case "host pools, a short file mapped over" host_mapped_over_case 10000
+
 for mode in pages spliced; do
   add_case "host pools $mode" host_pages_case $mode
   add_case "host pools $mode, not zeroed" host_pages_case $mode GPUSHIM_HOST_CLEAR=off
