@@ -168,6 +168,24 @@ static const char *letters_of(const char *name, size_t length, char out[NAME_BYT
     return out;
 }
 
+/* Finds the option of an item that has the letters of its list and its own, such as
+ * --stack-sample for GPUSHIM_STACK=sample. Returns false if there is none. */
+static bool find_item(const char *wanted, char out[NAME_BYTES])
+{
+    char name[NAME_BYTES], letters[NAME_BYTES];
+    for (size_t i = 0; i < gs_items_count; i++) {
+        const struct gs_item *item = &gs_items[i];
+        int length = snprintf(name, sizeof(name), "%s%s",
+                              gs_lists[item->list].name + strlen("GPUSHIM_"), item->word);
+        if (item->word[0] && length < (int)sizeof(name) &&
+            strcmp(letters_of(name, (size_t)length, letters), wanted) == 0) {
+            gs_option_argument(gs_options_table[item->row].name, out);
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The option of the verb nearest to an unknown one; "" if none is near. Returns `out`. */
 static const char *nearest(enum gs_verb verb, const char *key, size_t length,
                            char out[NAME_BYTES])
@@ -190,6 +208,9 @@ static const char *nearest(enum gs_verb verb, const char *key, size_t length,
             return strcpy(out, name);
         }
     }
+    if (gs_help_has_options(verb) && find_item(wanted, out)) {
+        return out;
+    }
     length = strlen(wanted);
     const char *variable =
         gs_help_has_options(verb) ? gs_options_nearest(wanted, length) : NULL;
@@ -207,9 +228,8 @@ __attribute__((noreturn)) static void unknown_option(enum gs_verb verb, const ch
         gs_launcher_fail(GS_EXIT_USAGE, "--help takes all or no value");
     }
     if (strlen(meant) == (size_t)length && memcmp(meant, word, (size_t)length) == 0) {
-        gs_launcher_fail(GS_EXIT_USAGE,
-                         "%s takes no value: did you mean %s? (see gpushim%s%s --help)",
-                         meant, meant, space, of);
+        gs_launcher_fail(GS_EXIT_USAGE, "%s takes no value (see gpushim%s%s --help)",
+                         meant, space, of);
     }
     gs_launcher_fail(GS_EXIT_USAGE, "unknown option %.*s%s%s%s (see gpushim%s%s --help)",
                      length, word, meant[0] ? ": did you mean " : "", meant,
@@ -309,7 +329,10 @@ static char **take_option(char **words, struct gs_arguments *out)
                        word);
     }
     unsigned list = gs_list_named(row.variable, strlen(row.variable));
-    if (list < GS_LISTS && gs_list_is_meant(list, value)) {
+    char unused[GS_OPTION_WRONG_BYTES];
+    if (list < GS_LISTS &&
+        (gs_list_is_meant(list, value) ||
+         gs_option_wrong(row.option, value, unused))) { /* the list says what it takes */
         gs_lists_take(list, value);
         return words;
     }
