@@ -347,6 +347,12 @@ static bool detach(pid_t pid, unsigned wait_ms)
                          launcher ? launcher : not_attached);
         return false;
     }
+    if (gs_ask_was_preloaded(pid)) { /* it would refuse after the report */
+        gs_launcher_warn("process %ld: it runs under gpushim from its start: ask it with "
+                         "gpushim dump",
+                         (long)pid);
+        return false;
+    }
     print_report(pid, wait_ms, why, sizeof(why));
     if (!call(pid, loaded_name, "detach", wait_ms, true, &reply) ||
         !replace(pid, &reply, "some calls still pass through gpushim; detach again",
@@ -360,8 +366,8 @@ static bool detach(pid_t pid, unsigned wait_ms)
     if (why[0] && !reply.again) {
         gs_launcher_warn("process %ld: no report: %s", (long)pid, why);
     }
-    printf("%ld: detached: its calls go to the driver alone (%llu pointers restored)\n",
-           (long)pid, (unsigned long long)words);
+    printf("%ld: detached: its calls go to the driver alone (%llu pointer%s restored)\n",
+           (long)pid, (unsigned long long)words, words == 1 ? "" : "s");
     return true;
 }
 

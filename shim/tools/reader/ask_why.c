@@ -80,6 +80,25 @@ static bool is_preloaded(pid_t pid)
     return found || access(path, F_OK) == 0;
 }
 
+bool gs_ask_was_preloaded(pid_t pid)
+{
+    static const char preload[] = "LD_PRELOAD=";
+    char path[64], *entry = NULL;
+    size_t room = 0;
+    bool found = false;
+    (void)snprintf(path, sizeof(path), "/proc/%ld/environ", (long)pid);
+    FILE *environment = fopen(path, "re");
+    while (environment && getdelim(&entry, &room, '\0', environment) > 0) {
+        found |= strncmp(entry, preload, strlen(preload)) == 0 &&
+                 strstr(entry, "libgpushim.so") != NULL;
+    }
+    if (environment) {
+        (void)fclose(environment);
+    }
+    free(entry);
+    return found;
+}
+
 static bool is_filtered(pid_t pid)
 {
     static char status[4096]; /* one thread asks */

@@ -22,6 +22,9 @@ const char *gs_ask_why_none(pid_t pid);
  * program: names the program's process. NULL: it is another program. Static. */
 const char *gs_ask_why_launcher(pid_t pid);
 
+/* Returns whether the process was started with the library in LD_PRELOAD. */
+bool gs_ask_was_preloaded(pid_t pid);
+
 /* Returns whether the process has mapped the library. *readable: whether its maps can be
  * read. */
 bool gs_ask_has_library(pid_t pid, bool *readable);

@@ -63,7 +63,7 @@ PY
   expect_text dump.out "^==$pid== LIVE 1: 6[.]00 MiB in 2 allocations"
   expect_text dump.out '#0 keep_weights +attached[.]c:[0-9]+$'
   expect_text detach.out "^==$pid== .* 0 errors so far, 0 B live"
-  expect_text detach.out "^$pid: detached: its calls go to the driver alone [(][0-9]+ pointers restored[)]$"
+  expect_text detach.out "^$pid: detached: its calls go to the driver alone [(][0-9]+ pointers? restored[)]$"
 }
 for way in shared static linked dlsym proc ptds; do
   add_case "attach $way" attach_case "$way"
@@ -224,7 +224,7 @@ attach_again_case() {
   expect_equal 'other options' "gpushim: process $pid: its options stay those of the first attach" "$(<other.err)"
   expect_equal 'detached twice' "gpushim: process $pid: gpushim is not attached to it" "$(<twice.err)"
   expect_quiet back
-  expect_text last.out "^$pid: detached: its calls go to the driver alone [(][1-9][0-9]* pointers restored[)]\$"
+  expect_text last.out "^$pid: detached: its calls go to the driver alone [(][1-9][0-9]* pointers? restored[)]\$"
 }
 for way in shared linked; do
   add_case "attach again $way" attach_again_case "$way"
@@ -500,6 +500,7 @@ attach_refused_case() {
   trap 'kill -9 "$pid" 2>/dev/null' EXIT
   await 25 grep -qs ready under.out || fail "the program does not start"
   run_in under_it -- "$build/gpushim" attach "$pid"
+  run_in left_it -- "$build/gpushim" detach "$pid"
   : >over
   wait "$pid" || fail 'the program ended otherwise'
   for name in none never under_it lacks; do
@@ -518,5 +519,8 @@ attach_refused_case() {
   expect_equal 'not attached' "gpushim: process $$: gpushim is not attached to it" "$(<never.err)"
   expect_text lacks.err "^gpushim: process $stub: its CUDA driver lacks cu[A-Za-z0-9_]+: nothing can be recorded\$"
   expect_text under_it.err "^gpushim: process $pid: it runs under gpushim from its start: ask it with gpushim dump\$"
+  # The fault: it is refused after it has written a report.
+  expect_text left_it.err "^gpushim: process $pid: it runs under gpushim from its start: ask it with gpushim dump\$"
+  [[ ! -s left_it.out ]] || fail "a report of a program that is not left"
 }
 add_case "attach refused" attach_refused_case
