@@ -59,7 +59,7 @@ static void refuse(struct refusal *refusal, const char *path, unsigned line,
 static void log_problem(void *self, unsigned line, const char *what)
 {
     struct problem_log *telling = self;
-    if (telling->refusal) {
+    if (telling->refusal && what != gs_rule_foreign) {
         refuse(telling->refusal, telling->path, line, what);
     } else if (++telling->problems <= PROBLEMS_LOGGED) {
         gs_log_line(GS_LOG_WARN, "%.600s:%u: %s; ignored", telling->path, line, what);
@@ -85,6 +85,9 @@ static void add_file(struct gs_suppressions *to, const char *path,
     size_t length;
     gs_start_folder_absolute(path, whole);
     char *text = gs_read_file(whole, FILE_BYTES_MAX, &length, &problem);
+    if (!text && strcmp(whole, "/dev/null") == 0) {
+        return; /* no rules */
+    }
     if (!text) {
         log_file(&telling, problem ? problem : "larger than 64 MiB");
         return;

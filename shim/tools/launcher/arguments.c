@@ -581,6 +581,25 @@ static void refuse_outputs(const struct gs_arguments *arguments)
     }
 }
 
+/* Why the library would not read a file of rules, which has to be a regular one; NULL: it
+ * reads it. In /dev/null there are no rules. */
+static const char *why_no_rules(const char *path, bool written)
+{
+    struct stat there;
+    if (access(path, R_OK) != 0) {
+        return written && errno == ENOENT ? NULL : gs_output_error_text(errno);
+    }
+    if (stat(path, &there) != 0) {
+        return gs_output_error_text(errno);
+    }
+    if (S_ISDIR(there.st_mode)) {
+        return gs_output_error_text(EISDIR);
+    }
+    return S_ISREG(there.st_mode) || strcmp(path, "/dev/null") == 0
+               ? NULL
+               : "not a regular file";
+}
+
 /* Without their rules a run of hours would report known leaks as new ones. A file that
  * the run writes may be missing. */
 static void refuse_missing_rules(void)
@@ -588,19 +607,16 @@ static void refuse_missing_rules(void)
     const char *list = getenv(gs_options_table[GS_OPTION_ROW_suppressions].name);
     bool writes = getenv(gs_options_table[GS_OPTION_ROW_write_suppressions].name) != NULL;
     char path[GS_OPTIONS_PATH_BYTES];
-    struct stat there;
     if (!list || !is_set_here(GS_OPTION_ROW_suppressions)) {
         return;
     }
     for (size_t length; *list; list += length + (list[length] == ':')) {
         length = strcspn(list, ":");
         (void)snprintf(path, sizeof(path), "%.*s", (int)length, list);
-        int error = access(path, R_OK) != 0                             ? errno
-                    : stat(path, &there) == 0 && S_ISDIR(there.st_mode) ? EISDIR
-                                                                        : 0;
-        if (length && error && !(writes && error == ENOENT)) {
+        const char *problem = length ? why_no_rules(path, writes) : NULL;
+        if (problem) {
             gs_launcher_fail(GS_EXIT_USAGE, "--suppressions: cannot read %.400s: %s",
-                             path, gs_output_error_text(error));
+                             path, problem);
         }
     }
 }

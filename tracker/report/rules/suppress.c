@@ -120,6 +120,22 @@ static enum gs_status append(struct gs_suppressions *rules, const struct gs_rule
 
 /* ---- one line --------------------------------------------------------------------- */
 
+/* Kinds of rules of ThreadSanitizer and AddressSanitizer, which share files with
+ * LeakSanitizer's. */
+static const char foreign_kinds[][20] = {"race",
+                                         "race_top",
+                                         "thread",
+                                         "mutex",
+                                         "signal",
+                                         "deadlock",
+                                         "called_from_lib",
+                                         "odr_violation",
+                                         "interceptor_name",
+                                         "interceptor_via_fun",
+                                         "interceptor_via_lib"};
+
+const char gs_rule_foreign[] = "a rule of another tool";
+
 /* Returns NULL if the line is a rule, else the fault. */
 static const char *parse_rule(struct gs_rule_span line, struct gs_rule_parsed *parsed)
 {
@@ -137,6 +153,11 @@ static const char *parse_rule(struct gs_rule_span line, struct gs_rule_parsed *p
     for (rule->kind = GS_RULE_LEAK; rule->kind < GS_RULE_KINDS; rule->kind++) {
         if (gs_rule_equals(kind, kind_names[rule->kind])) {
             break;
+        }
+    }
+    for (size_t i = 0; i < GS_ARRAY_LEN(foreign_kinds); i++) {
+        if (rule->kind == GS_RULE_KINDS && gs_rule_equals(kind, foreign_kinds[i])) {
+            return gs_rule_foreign;
         }
     }
     if (rule->kind == GS_RULE_KINDS) {

@@ -55,6 +55,9 @@ struct gs_rule {
 /* Reports the fault in a line of a file: one sentence without a full stop. */
 typedef void (*gs_rule_problem)(void *self, unsigned line, const char *what);
 
+/* The fault of a line that is a rule of another sanitizer. */
+extern const char gs_rule_foreign[];
+
 /* Errors: GS_ERR_HOST_NOMEM. */
 enum gs_status gs_suppressions_create(struct gs_suppressions **out) GS_MUST_USE;
 void gs_suppressions_destroy(struct gs_suppressions *rules); /* NULL is allowed */
