@@ -29,7 +29,8 @@
 
 /* Limits. */
 #define MOST_CONNECTIONS 128u
-#define MOST_JOBS        8u /* at once, until their answers are sent */
+#define MOST_IDLE        64u /* without a whole request: the newest */
+#define MOST_JOBS        8u  /* at once, until their answers are sent */
 #define REQUEST_BYTES    ((size_t)32 << 10)
 #define IDLE_NS          (20 * SECOND_NS) /* for a whole request */
 #define SENDING_NS       (60 * SECOND_NS) /* for the whole answer */
@@ -305,15 +306,19 @@ static void on_connection(void *self, struct MHD_Connection *connection, void **
 }
 
 /* Ends a connection that has taken too long: a client that sends or reads a byte now and
- * then is never inactive. */
+ * then is never inactive. Of many without a whole request the older ones end at once:
+ * others must find room. */
 static void hold_limits(const struct server *server)
 {
     uint64_t now_ns = gs_now_ns();
+    unsigned idle = 0;
     for (struct link *link = server->links; link; link = link->next) {
         uint64_t limit_ns = link->phase == LINK_IDLE      ? IDLE_NS
                             : link->phase == LINK_SENDING ? SENDING_NS
                                                           : UINT64_MAX;
-        if (now_ns - link->since_ns > limit_ns && link->fd >= 0) {
+        idle += link->phase == LINK_IDLE;
+        bool over = link->phase == LINK_IDLE && idle > MOST_IDLE;
+        if ((over || now_ns - link->since_ns > limit_ns) && link->fd >= 0) {
             (void)shutdown(link->fd, SHUT_RDWR);
         }
     }

@@ -507,6 +507,26 @@ serve_slow_case() {
 }
 add_long_case "serve slow clients" serve_slow_case
 
+# The fault: more half requests than there may be connections, and nobody is answered until they have timed out.
+serve_half_case() {
+  need python3
+  serve_start
+  get first /healthz
+  python3 -S - "${url#http://}" <<'EOF' || fail "no answer beside half requests"
+import socket, sys
+host, port = sys.argv[1].rsplit(":", 1)
+clients = []
+for _ in range(200):
+    clients.append(socket.create_connection((host, int(port)), 5))
+    clients[-1].sendall(b"GET / HTTP/1.1\r\n")
+asking = socket.create_connection((host, int(port)), 5)
+asking.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+sys.exit(not asking.recv(100).startswith(b"HTTP/1.1 200"))
+EOF
+  serve_end
+}
+add_case "serve half requests" serve_half_case
+
 # It ends at once though a process is still asked.
 serve_end_case() {
   need python3
