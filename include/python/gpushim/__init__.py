@@ -19,6 +19,7 @@ import ctypes
 import dataclasses
 import enum
 import itertools
+import operator
 import os
 import warnings
 
@@ -394,10 +395,17 @@ def _end_calls() -> None:
 # ---- control ---------------------------------------------------------------------------
 
 
+_ALL_BYTES = (1 << 64) - 1
+
+
 def trim(device: int = ALL_DEVICES, bytes: Optional[int] = None) -> int:
-    """Returns idle memory to the driver: at least `bytes`, or all. The result is the number of bytes."""
+    """Returns idle memory to the driver: at least `bytes`, or all. The result is the number of bytes. Raises TypeError,
+    and ValueError for fewer bytes than 0."""
     given = ctypes.c_uint64()
-    wanted = (1 << 64) - 1 if bytes is None else bytes
+    wanted = _ALL_BYTES if bytes is None else operator.index(bytes)
+    if wanted < 0:
+        raise ValueError("trim: %d bytes are fewer than 0" % wanted)
+    device, wanted = operator.index(device), min(wanted, _ALL_BYTES)
     _check(_call("trim", device, wanted, ctypes.byref(given)), "device %s" % device)
     return given.value
 

@@ -69,6 +69,8 @@ class Scope:
     """
 
     def __init__(self, name: str) -> None:
+        if not isinstance(name, str):
+            raise TypeError("scope: a name is a str, not %s" % type(name).__name__)
         self.name = name
         self.path = ""
         self._begun: List[int] = []

@@ -15,7 +15,7 @@ print("active:", gpushim.active())
 def told(what, *arguments):
     try:
         return what(*arguments)
-    except (ValueError, KeyError, gpushim.Error) as error:
+    except (TypeError, ValueError, KeyError, gpushim.Error) as error:
         return "%s: %s" % (type(error).__name__, error.args[0])
 
 
@@ -99,7 +99,8 @@ print("bad value:", told(gpushim.set_option, "LEAK_MAX", "lots"))
 print("at start:", told(gpushim.set_option, "POOL", "off"))
 large = cuda.malloc(8 << 20)
 cuda.free(large)
-print("trim:", gpushim.trim(0) >= 8 << 20, gpushim.trim(bytes=0))
+print("trim:", gpushim.trim(0) >= 8 << 20, gpushim.trim(bytes=0), gpushim.trim(bytes=1 << 70) >= 0)
+print("wrong:", told(gpushim.trim, 0, -5), told(gpushim.trim, "x"), told(gpushim.scope, None))
 print("warm up:", gpushim.warm_up("4K:10"), told(gpushim.warm_up, "lots"))
 print("pressure:", gpushim.pressure()[0].name, told(gpushim.pressure, 63))
 risen = []
