@@ -250,7 +250,7 @@ Test(report, while_the_program_goes_on_nothing_has_leaked)
         "  app                        2.04 GiB          9\n"
         "\n"
         "1 more call site: 40.0 MiB in 1 allocation "
-        "(GPUSHIM_LEAK_MAX, GPUSHIM_LEAK_MIN_BYTES)\n"
+        "(GPUSHIM_LEAK_MAX=N lists more)\n"
         "\n"
         "LIVE 1: 2.00 GiB in 8 allocations (98.1 % of live)\n"
         "  cudaMalloc, GPU 0, oldest 9m10s, newest 4.00 s, live\n"
@@ -648,7 +648,7 @@ Test(report, small_and_late_groups_are_only_counted)
     cr_assert_not_null(strstr(text, "LEAK 3: 1017 B in 1 allocation"));
     cr_assert_null(strstr(text, "LEAK 4"));
     cr_assert_not_null(strstr(text, "17 more call sites: 16.7 KiB in 17 allocations "
-                                    "(GPUSHIM_LEAK_MAX, GPUSHIM_LEAK_MIN_BYTES)\n"
+                                    "(GPUSHIM_LEAK_MAX=N lists more)\n"
                                     "\n"));
     free(text);
 

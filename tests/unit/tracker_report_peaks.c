@@ -72,7 +72,7 @@ Test(report_peaks, places_that_read_the_same_are_one)
                  1);
     cr_expect_eq(told("PEAK 2: 50.0 MiB in 1 allocation (41.7 % of the peak)\n"), 1);
     cr_expect_eq(told("cudaMalloc, GPU 0, all freed since\n"), 1);
-    cr_expect_eq(told("2 more call sites of this peak: 20.0 MiB (GPUSHIM_PEAK_MAX)\n"),
+    cr_expect_eq(told("2 more call sites of this peak: 20.0 MiB (GPUSHIM_PEAK_MAX=N lists more)\n"),
                  1);
     cr_expect_eq(told("PEAK 3"), 0);
 }
@@ -141,7 +141,7 @@ Test(report_peaks, beside_leaks_are_a_line_unless_asked_for)
     gs_tracker_remove(tracker, id, NULL);
     config.peaks_asked = false;
     cr_expect_eq(told(", 3.00 MiB of it freed since; 3.00 MiB at load_batch loader.c:88 "
-                      "(GPUSHIM_PEAK_MAX)\nMemory by owner"),
+                      "(GPUSHIM_PEAK_MAX=N lists more)\nMemory by owner"),
                  1);
     cr_expect_eq(told("PEAK 1"), 0);
     config.running = true; /* out of memory: nothing has leaked */
@@ -205,7 +205,7 @@ Test(report_peaks, have_call_stacks_beside_rules)
     cr_expect_eq(told("no call stack was recorded"), 0);
     cr_expect_eq(told("#0 load_batch "), 1);
     config.peaks_asked = false;
-    cr_expect_eq(told("; 3.00 MiB at load_batch loader.c:88 (GPUSHIM_PEAK_MAX)\n"), 1);
+    cr_expect_eq(told("; 3.00 MiB at load_batch loader.c:88 (GPUSHIM_PEAK_MAX=N lists more)\n"), 1);
     gs_suppressions_destroy(config.suppressions);
 }
 

@@ -235,7 +235,7 @@ static void write_rest(const struct gs_place_table *table, unsigned written,
     unsigned count = HASH_COUNT(table->places);
     char number[32], bytes[24];
     if (count > written) {
-        gs_text_add(text, "%s more call site%s with less (GPUSHIM_LEAK_MAX)\n",
+        gs_text_add(text, "%s more call site%s with less (GPUSHIM_LEAK_MAX=N lists more)\n",
                     gs_text_count(count - written, number),
                     count - written == 1 ? "" : "s");
     }

@@ -145,7 +145,7 @@ Leaked: 28.5 MiB in 7 allocations, then 51.0 MiB in 6 allocations
 | grown | +24.0 MiB | 24.0 MiB in 1 | 48.0 MiB in 2 | `load_weights leaky.c:39 < main` | `device` |
 | new | +256 KiB | - | 256 KiB in 1 | `queue_scratch leaky.c:64` | `pinned` |
 
-3 more call sites changed (GPUSHIM_LEAK_MAX)
+3 more call sites changed (GPUSHIM_LEAK_MAX=N lists more)
 
 WANTED
   diff -u wanted found || fail "another comparison in Markdown"

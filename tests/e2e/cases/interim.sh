@@ -33,7 +33,7 @@ interim_sites_case() {
   preloaded three -- "$apps/interim_linked" sites
   sed '/goes on/q' three.err >first
   expect_count first "$lines" 3
-  expect_count first ' 2 more call sites: .*[(]GPUSHIM_LEAK_MAX, ' 1
+  expect_count first ' 2 more call sites: .*[(]GPUSHIM_LEAK_MAX=N lists more[)]' 1
   preloaded all GPUSHIM_LEAK_MAX=20 -- "$apps/interim_linked" sites
   sed '/goes on/q' all.err >first
   expect_count first "$lines" 5

@@ -245,7 +245,7 @@ static void write_more(const struct gs_report_writer *writer, const struct gs_pe
     }
     if (shown < placed) {
         gs_text_add(
-            writer->text, "%s%s more call site%s of this peak: %s (GPUSHIM_PEAK_MAX)\n",
+            writer->text, "%s%s more call site%s of this peak: %s (GPUSHIM_PEAK_MAX=N lists more)\n",
             writer->prefix, gs_text_count(placed - shown, count),
             gs_report_plural(placed - shown), gs_text_bytes(gs_likely(likely), bytes));
     }
@@ -312,7 +312,7 @@ static void write_line(const struct gs_report_writer *writer, const struct gs_pe
                     gs_group_is_estimate(largest) ? "about " : "",
                     gs_text_bytes(gs_group_shown_bytes(largest), bytes));
         gs_report_where(writer, &stack);
-        gs_text_add(writer->text, " (GPUSHIM_PEAK_MAX)");
+        gs_text_add(writer->text, " (GPUSHIM_PEAK_MAX=N lists more)");
     }
     gs_text_add(writer->text, "\n");
 }

@@ -139,7 +139,7 @@ void gs_report_transfers(const struct gs_report_writer *writer)
     }
     if (more != 0) {
         gs_text_add(writer->text,
-                    "%s%s more call site%s with slow copies (GPUSHIM_LEAK_MAX)\n",
+                    "%s%s more call site%s with slow copies (GPUSHIM_LEAK_MAX=N lists more)\n",
                     writer->prefix, gs_text_count(more, count), gs_report_plural(more));
     }
     if (data->slow.rest_count != 0) {
