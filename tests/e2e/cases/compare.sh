@@ -150,7 +150,7 @@ Leaked: 28.5 MiB in 7 allocations, then 51.0 MiB in 6 allocations
 WANTED
   diff -u wanted found || fail "another comparison in Markdown"
   gpushim few diff --leak-max=2 a.state b.json
-  expect_text few.out '^3 more call sites changed [(]GPUSHIM_LEAK_MAX[)]$'
+  expect_text few.out '^3 more call sites changed [(]GPUSHIM_LEAK_MAX=N lists more[)]$'
   gpushim back diff --fail-on=grown:10% b.json a.json
   expect_status back 3
   expect_text back.err '^gpushim: --fail-on=grown:10%: 1 call site$'
@@ -335,7 +335,7 @@ WANTED
   gpushim peak merge --of=peak ranks/0.json ranks/1.json
   expect_text peak.out '^ +peak +most at '
   gpushim few merge --leak-max=1 ranks
-  expect_text few.out '^[0-9]+ more call sites with less \(GPUSHIM_LEAK_MAX\)$'
+  expect_text few.out '^[0-9]+ more call sites with less \(GPUSHIM_LEAK_MAX=N lists more\)$'
 }
 add_case "merge of ranks" merge_case
 
@@ -357,7 +357,7 @@ merge_scopes_case() {
   gpushim states merge ranks/?.state
   expect_same all states
   gpushim few merge --leak-max=1 ranks/?.json
-  expect_text few.out '^1 more scope with lower peaks [(]GPUSHIM_LEAK_MAX[)]$'
+  expect_text few.out '^1 more scope with lower peaks [(]GPUSHIM_LEAK_MAX=N lists more[)]$'
   gpushim table merge --markdown ranks/?.json
   expect_status table 0
   expect_text table.out '^[|] 5[.]00 MiB [|] rank 4 [|] 3[.]00 MiB [|] 11[.]0 MiB [|] 11[.]0 MiB [|] 5 [|] 3 of 3 [|] .rank. [|]$'
