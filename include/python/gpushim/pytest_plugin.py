@@ -224,6 +224,11 @@ def _excess(measure, limits):
                 yield name, device, size, limits[name]
 
 
+def _exact_text(size):
+    """3.00 MiB (3145728 B), or 77 B."""
+    return _sites.size_text(size) + (" (%d B)" % size if size >= 1024 else "")
+
+
 def _excess_text(item, scope, excess):
     """What a failure says: each limit that was exceeded, and the call sites."""
     try:
@@ -233,8 +238,8 @@ def _excess_text(item, scope, excess):
     lines = []
     for name, device, size, limit in excess:
         what = "live at once in" if name == "gpu_limit_memory" else "left by"
-        lines.append("%s (%d B) on GPU %d %s %s, %s allows %s (%d B)" % (
-            _sites.size_text(size), size, device, what, item.name, name, _sites.size_text(limit), limit))
+        lines.append("%s on GPU %d %s %s, %s allows %s" % (
+            _exact_text(size), device, what, item.name, name, _exact_text(limit)))
         if report is None:
             lines.append("    call sites are missing: %s" % problem)
             continue
