@@ -90,6 +90,14 @@ static const char *wrong_rules(const char *text, char out[WRONG_BYTES])
     return gs_rules_is_rule(text) ? GS_RULES_WRONG : NULL;
 }
 
+static const char *wrong_log(const char *text, char out[WRONG_BYTES])
+{
+    (void)out;
+    return strcmp(text, "-") == 0
+               ? "not a file: without the option the report goes to standard error"
+               : NULL;
+}
+
 static const char *wrong_scopes(const char *text, char out[WRONG_BYTES])
 {
     (void)out;
@@ -107,6 +115,7 @@ static const struct {
     const char *(*wrong)(const char *text, char out[WRONG_BYTES]);
 } texts[] = {{GS_OPTION_ROW_track_signal, wrong_signal},
              {GS_OPTION_ROW_dump_signal, wrong_signal},
+             {GS_OPTION_ROW_log_file, wrong_log},
              {GS_OPTION_ROW_output, wrong_output},
              {GS_OPTION_ROW_pool_size_classes, wrong_classes},
              {GS_OPTION_ROW_pool_cache, wrong_cache},
