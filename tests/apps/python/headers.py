@@ -202,7 +202,6 @@ def main(folder):
                                          ("IN_PLACE", buffers._IN_PLACE)])
 
     header = Header(read(folder, "shim/api/python_calls.h"), {})
-    compare_members(header, "gpushim_python_source", _native.Source)
     compare_members(header, "gpushim_python_tensor", _native.Tensor)
     compare_members(header, "gpushim_python_capsules", _native._Capsules)
     compare_functions(header, "gpushim_python_", _native._FUNCTIONS)
