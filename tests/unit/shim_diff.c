@@ -297,11 +297,12 @@ Test(merge, most_least_and_how_many)
         "1 more call site with less (GPUSHIM_LEAK_MAX=N lists more)\n");
     text.length = 0;
     gs_place_table_write(&places, "leaked", 1, 40, false, &text);
-    cr_expect_str_eq(text.data, "  leaked     most at             least\n"
-                                "    call site\n"
-                                "    27 B     12 B pid 12           7 B\n"
-                                "    load a.c:5 < main a.c:100, cudaMallo\n"
-                                "2 more call sites with less (GPUSHIM_LEAK_MAX=N lists more)\n");
+    cr_expect_str_eq(text.data,
+                     "  leaked     most at             least\n"
+                     "    call site\n"
+                     "    27 B     12 B pid 12           7 B\n"
+                     "    load a.c:5 < main a.c:100, cudaMallo\n"
+                     "2 more call sites with less (GPUSHIM_LEAK_MAX=N lists more)\n");
     gs_text_free(&text);
     cr_expect_eq(processes.processes, 3);
     gs_process_table_free(&processes);

@@ -72,8 +72,10 @@ Test(report_peaks, places_that_read_the_same_are_one)
                  1);
     cr_expect_eq(told("PEAK 2: 50.0 MiB in 1 allocation (41.7 % of the peak)\n"), 1);
     cr_expect_eq(told("cudaMalloc, GPU 0, all freed since\n"), 1);
-    cr_expect_eq(told("2 more call sites of this peak: 20.0 MiB (GPUSHIM_PEAK_MAX=N lists more)\n"),
-                 1);
+    cr_expect_eq(
+        told(
+            "2 more call sites of this peak: 20.0 MiB (GPUSHIM_PEAK_MAX=N lists more)\n"),
+        1);
     cr_expect_eq(told("PEAK 3"), 0);
 }
 
@@ -205,7 +207,9 @@ Test(report_peaks, have_call_stacks_beside_rules)
     cr_expect_eq(told("no call stack was recorded"), 0);
     cr_expect_eq(told("#0 load_batch "), 1);
     config.peaks_asked = false;
-    cr_expect_eq(told("; 3.00 MiB at load_batch loader.c:88 (GPUSHIM_PEAK_MAX=N lists more)\n"), 1);
+    cr_expect_eq(
+        told("; 3.00 MiB at load_batch loader.c:88 (GPUSHIM_PEAK_MAX=N lists more)\n"),
+        1);
     gs_suppressions_destroy(config.suppressions);
 }
 

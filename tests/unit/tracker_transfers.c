@@ -276,9 +276,10 @@ Test(transfers, in_a_report)
                   "\n" SUMMARY);
     config.max_groups = 1;
     expect_report(tracker, &config,
-                  HEAD "\n" ALL FIRST
-                       "1 more call site with slow copies (GPUSHIM_LEAK_MAX=N lists more)\n"
-                       "\n" SUMMARY);
+                  HEAD
+                  "\n" ALL FIRST
+                  "1 more call site with slow copies (GPUSHIM_LEAK_MAX=N lists more)\n"
+                  "\n" SUMMARY);
     config.transfers = NULL;
     expect_report(tracker, &config, HEAD SUMMARY);
     gs_tracker_destroy(tracker);

@@ -241,7 +241,8 @@ static void write_more(const struct gs_diff *diff, unsigned written, struct gs_t
     uint64_t changed = diff->count - diff->kinds[GS_DIFF_SAME];
     char number[32];
     if (changed > written) {
-        gs_text_add(text, "%s more call site%s changed (GPUSHIM_LEAK_MAX=N lists more)\n\n",
+        gs_text_add(text,
+                    "%s more call site%s changed (GPUSHIM_LEAK_MAX=N lists more)\n\n",
                     gs_text_count(changed - written, number), plural(changed - written));
     }
 }

@@ -235,9 +235,9 @@ static void write_rest(const struct gs_place_table *table, unsigned written,
     unsigned count = HASH_COUNT(table->places);
     char number[32], bytes[24];
     if (count > written) {
-        gs_text_add(text, "%s more call site%s with less (GPUSHIM_LEAK_MAX=N lists more)\n",
-                    gs_text_count(count - written, number),
-                    count - written == 1 ? "" : "s");
+        gs_text_add(
+            text, "%s more call site%s with less (GPUSHIM_LEAK_MAX=N lists more)\n",
+            gs_text_count(count - written, number), count - written == 1 ? "" : "s");
     }
     if (table->rest_bytes > 0) {
         gs_text_add(text, "%s in no call site, for lack of memory\n",

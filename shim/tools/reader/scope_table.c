@@ -129,9 +129,9 @@ static void write_rest(const struct gs_scope_table *table, unsigned written,
         }
     }
     if (count > written) {
-        gs_text_add(text, "%s more scope%s with lower peaks (GPUSHIM_LEAK_MAX=N lists more)\n",
-                    gs_text_count(count - written, number),
-                    count - written == 1 ? "" : "s");
+        gs_text_add(
+            text, "%s more scope%s with lower peaks (GPUSHIM_LEAK_MAX=N lists more)\n",
+            gs_text_count(count - written, number), count - written == 1 ? "" : "s");
     }
     if (missed > 0) {
         gs_text_add(text,

@@ -6,6 +6,7 @@ It alone sees: a function or an argument that was added to a header in the midst
 library takes a double), a member of a structure that moved while the size stayed, a constant with another number.
 """
 import ctypes
+import os
 import re
 import sys
 
@@ -185,7 +186,9 @@ def main(folder):
     compare_numbers(header, "GPUSHIM_", [("CLASSES", gpushim._CLASSES), ("SCOPE_BYTES", _live._SCOPE_BYTES),
                                          ("SCOPE_BYTES", gpushim._scopes._PATH_BYTES)])
 
-    header = Header(public + read(folder, "include/gpushim_memory.h", "shim/api/python_memory.h"), defines)
+    parts = sorted(os.listdir(folder + "/include/gpushim_memory"))  # of gpushim_memory.h
+    header = Header(public + read(folder, "include/gpushim_memory.h", *("include/gpushim_memory/" + part for part in parts),
+                                  "shim/api/python_memory.h"), defines)
     for name, structure in calls._STRUCTURES.items():
         header.sizes["gpushim_" + name] = ctypes.sizeof(structure)
     for name, structure in calls._STRUCTURES.items():

@@ -245,7 +245,8 @@ static void write_more(const struct gs_report_writer *writer, const struct gs_pe
     }
     if (shown < placed) {
         gs_text_add(
-            writer->text, "%s%s more call site%s of this peak: %s (GPUSHIM_PEAK_MAX=N lists more)\n",
+            writer->text,
+            "%s%s more call site%s of this peak: %s (GPUSHIM_PEAK_MAX=N lists more)\n",
             writer->prefix, gs_text_count(placed - shown, count),
             gs_report_plural(placed - shown), gs_text_bytes(gs_likely(likely), bytes));
     }

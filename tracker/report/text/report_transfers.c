@@ -138,9 +138,10 @@ void gs_report_transfers(const struct gs_report_writer *writer)
         gs_report_blank(writer);
     }
     if (more != 0) {
-        gs_text_add(writer->text,
-                    "%s%s more call site%s with slow copies (GPUSHIM_LEAK_MAX=N lists more)\n",
-                    writer->prefix, gs_text_count(more, count), gs_report_plural(more));
+        gs_text_add(
+            writer->text,
+            "%s%s more call site%s with slow copies (GPUSHIM_LEAK_MAX=N lists more)\n",
+            writer->prefix, gs_text_count(more, count), gs_report_plural(more));
     }
     if (data->slow.rest_count != 0) {
         gs_text_add(writer->text, "%s%s copies, %s, at call sites beyond the first %s\n",
