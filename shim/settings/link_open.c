@@ -94,6 +94,9 @@ int gs_link_open(const char *path, int flags, enum gs_link *followed)
     for (unsigned i = 0; i < LINKS_MAX; i++) {
         int fd = open_at(path, flags | O_NOFOLLOW);
 
+        if (fd < 0 && errno == ENOENT && i != 0) {
+            errno = ELOOP; /* the link is there, its target is not */
+        }
         if (fd >= 0 || errno != ELOOP || (flags & O_NOFOLLOW)) {
             return fd;
         }

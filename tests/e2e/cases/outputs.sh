@@ -433,6 +433,7 @@ outputs_refused_case() {
   mkdir folder
   echo old >precious
   ln -s precious link
+  ln -s "$PWD/none" dangling # of root it is followed
   same_as_native GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE="$1" GPUSHIM_LEAK_MAX=0 -- "$apps/leaky_shared"
   expect_count shim.err '^gpushim: ' 1
   expect_count shim.err "^gpushim: GPUSHIM_OUTPUT=json: cannot write [^ ]*: $2; left out\$" 1
@@ -440,7 +441,7 @@ outputs_refused_case() {
   expect_count shim.err '^==[0-9]+== SUMMARY: gpushim: 0 errors, 28[.]5 MiB' 1
   expect_nothing_left
   expect_equal "a file" old "$(<precious)"
-  [[ -L link && -d folder ]] || fail "what was in the way is gone"
+  [[ -L link && -L dangling && -d folder ]] || fail "what was in the way is gone"
 }
 long_name=$(printf 'n%.0s' {1..300})
 add_case "outputs to a full device" outputs_refused_case /dev/full "no space left"
@@ -448,6 +449,7 @@ add_case "outputs to no folder" outputs_refused_case none/r.json "no such file o
 add_case "outputs through a file" outputs_refused_case precious/r.json "not a directory"
 add_case "outputs over a folder" outputs_refused_case folder "is a directory"
 add_case "outputs over a link" outputs_refused_case link "a symbolic link is in the way"
+add_case "outputs over a dangling link" outputs_refused_case dangling "a symbolic link is in the way"
 add_case "outputs with a long name" outputs_refused_case "$long_name" "name too long"
 
 # outputs_log_case LOG FILE FORMATS WRITTEN: the report's own file is not replaced by one of
