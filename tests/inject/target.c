@@ -294,9 +294,10 @@ static void *send_in_vain(void *unused)
     while (!is_over()) {
         expect_late("send", send(ends[0], block, sizeof(block), 0));
         expect_late("sendmmsg", sendmmsg(ends[0], &message, 1, 0));
-        expect_late("pwritev2", syscall(SYS_pwritev2, ends[0], &vector, 1, -1, -1, 0));
+        expect_late("pwritev2",
+                    syscall(SYS_pwritev2, ends[0], &vector, 1L, -1L, -1L, 0L));
         expect_late("sendfile", sendfile(ends[0], file, NULL, 8));
-        expect_late("preadv2", syscall(SYS_preadv2, ends[0], &vector, 1, -1, -1, 0));
+        expect_late("preadv2", syscall(SYS_preadv2, ends[0], &vector, 1L, -1L, -1L, 0L));
         expect_late("splice", splice(held[0], NULL, ends[0], NULL, 8, 0));
     }
     return unused;

@@ -303,7 +303,7 @@ memory_headers_case() {
   while IFS='|' read -r file change wanted; do
     rm -rf other
     mkdir -p other/include other/shim/api
-    cp "$sources"/include/gpushim*.h other/include
+    cp -r "$sources"/include/gpushim*.h "$sources"/include/gpushim_memory other/include
     cp "$sources"/shim/api/python_*.h other/shim/api
     sed -i -E "$change" "other/$file"
     ! cmp -s "other/$file" "$sources/$file" || fail "$file has nothing for $change"
@@ -320,7 +320,7 @@ include/gpushim.h|s/GPUSHIM_OFF = 7,/GPUSHIM_OFF = 17,/|^GPUSHIM_OFF: 17 in the 
 include/gpushim.h|s/define GPUSHIM_CLASSES 131/define GPUSHIM_CLASSES 132/|^GPUSHIM_CLASSES: 132 in the header, 131 in Python$
 include/gpushim_memory.h|s/GPUSHIM_MANAGED = 3 /GPUSHIM_MANAGED = 4 /|^GPUSHIM_MANAGED: 4 in the header, 3 in Python$
 include/gpushim_memory.h|s/^    gpushim_place place;$/    size_t place;/|^place of struct gpushim_buffer: u8 in the header, i4 in Python$
-include/gpushim_memory.h|s/gpushim_ring_push\(struct gpushim_ring \*ring, void \*stream\)/gpushim_ring_push(struct gpushim_ring *ring)/|^gpushim_ring_push: .*'p8'\].* in the header, .*'p8', 'p8'\]
+include/gpushim_memory/rings.h|s/gpushim_ring_push\(struct gpushim_ring \*ring, void \*stream\)/gpushim_ring_push(struct gpushim_ring *ring)/|^gpushim_ring_push: .*'p8'\].* in the header, .*'p8', 'p8'\]
 shim/api/python_memory.h|s/gpushim_python_memory_passed\(void \*event, int \*ready\)/gpushim_python_memory_passed(void *event)/|^gpushim_python_memory_passed: 
 shim/api/python_calls.h|s/^    uint8_t code, bits;/    uint8_t bits, code;/|^struct gpushim_python_tensor: .*'bits', 'code'
 CHANGES
