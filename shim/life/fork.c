@@ -84,12 +84,13 @@ static void reset(struct gs_stacks *stacks, bool inside)
 
 void gs_fork_reset(void)
 {
-    if (gs_state_claim()) {
+    sigset_t was;
+    if (gs_state_claim(&was)) {
         if (!held.inside) {
             gs_loader_close_in_child();
         }
         reset(held.inside ? held.stacks : NULL, held.inside);
-        gs_state_claimed();
+        gs_state_claimed(&was);
     }
 }
 
@@ -99,9 +100,10 @@ void gs_fork_reset(void)
 static void after_fork_in_child(void)
 {
     if (__atomic_load_n(&gs_state_begun, __ATOMIC_RELAXED)) {
-        if (gs_state_claim()) {
+        sigset_t was;
+        if (gs_state_claim(&was)) {
             reset(held.stacks, gs_thread.depth > 0);
-            gs_state_claimed();
+            gs_state_claimed(&was);
         }
         held.inside = false;
         return;

@@ -51,13 +51,14 @@ static void clear_roots_in_children(void)
 {
     if (!__atomic_load_n(&roots_cleared, __ATOMIC_RELAXED) &&
         madvise(&gs_state_roots, sizeof(gs_state_roots), MADV_WIPEONFORK) == 0) {
-        gs_state_claimed();
+        __atomic_store_n(&gs_state_roots.owner, OWNER_THIS, __ATOMIC_RELEASE);
         __atomic_store_n(&roots_cleared, true, __ATOMIC_RELEASE);
     }
 }
 
-bool gs_state_claim(void)
+bool gs_state_claim(sigset_t *was)
 {
+    hold_signals(was); /* a handler that forks would wait for this thread */
     if (!__atomic_load_n(&roots_cleared, __ATOMIC_ACQUIRE)) {
         return true;
     }
@@ -68,15 +69,17 @@ bool gs_state_claim(void)
             return true;
         }
         if (owner == OWNER_THIS) {
+            (void)pthread_sigmask(SIG_SETMASK, was, NULL);
             return false;
         }
         sched_yield();
     }
 }
 
-void gs_state_claimed(void)
+void gs_state_claimed(const sigset_t *was)
 {
     __atomic_store_n(&gs_state_roots.owner, OWNER_THIS, __ATOMIC_RELEASE);
+    (void)pthread_sigmask(SIG_SETMASK, was, NULL);
 }
 
 void gs_state_check_child(void)

@@ -11,6 +11,7 @@
 #define GS_STATE_H
 
 #include <errno.h>
+#include <signal.h>
 #include <sys/types.h>
 
 #include "pool/pool.h"
@@ -57,13 +58,14 @@ void gs_state_forget(void);
 
 /*
  * In a forked child: claims the reset of the library for the caller, who must call
- * gs_state_claimed when all state is dropped. Waits while another thread resets.
+ * gs_state_claimed when all state is dropped. Waits while another thread resets. Signals
+ * are blocked from the claim on; gs_state_claimed restores them, as does a claim in vain.
  *
  * Out:    false: the library was reset, or the process is no child
  * Limit:  Linux before 4.14 does not tell a child from its parent: true for every caller
  */
-bool gs_state_claim(void);
-void gs_state_claimed(void);
+bool gs_state_claim(sigset_t *was);
+void gs_state_claimed(const sigset_t *was);
 
 /* Resets the library in a child whose fork ran no handler: clone or another system call
  * made it. Call before anything that its parent's state leads to. */
