@@ -361,6 +361,28 @@ Test(scopes, of_a_name_begin_again_with_their_number)
     cr_assert_eq(gs_scopes_end(), GS_OK);
 }
 
+/* Alone sees (with AddressSanitizer, or by a crash) a look behind the last scope that has
+ * a place. */
+Test(scopes, too_deep_ones_end_and_begin_again)
+{
+    char path[GS_SCOPE_PATH_SIZE];
+    const unsigned count = 100000;
+
+    for (unsigned i = 0; i < count; i++)
+        cr_assert_eq(gs_scopes_begin("s"), i < GS_SCOPES_MAX ? GS_OK : GS_ERR_INVALID);
+    for (unsigned i = 0; i < 3; i++)
+        cr_assert_eq(gs_scopes_end(), GS_OK);
+    cr_assert_eq(gs_scopes_begin("s"), GS_ERR_INVALID);
+    for (unsigned i = 0; i < count - 3; i++)
+        cr_assert_eq(gs_scopes_end(), GS_OK);
+    cr_assert_eq(gs_scopes_begin("s"), GS_OK);
+    cr_assert(gs_scopes_current_path(path));
+    cr_expect_str_eq(path, "s/s");
+    cr_assert_eq(gs_scopes_end(), GS_OK);
+    cr_assert_eq(gs_scopes_end(), GS_OK);
+    cr_expect_eq(gs_scopes_end(), GS_ERR_NOT_FOUND);
+}
+
 static void *leave_open(void *unused)
 {
     cr_assert_eq(gs_scopes_begin("thread"), GS_OK);

@@ -91,7 +91,8 @@ static __attribute__((noinline)) bool add_scope(struct gs_scopes *scopes,
     if (scopes->numbered > scopes->depth) {
         scopes->numbered = scopes->depth;
     }
-    scopes->kept = scopes->depth + valid;
+    scopes->kept =
+        (scopes->depth < GS_SCOPES_MAX ? scopes->depth : GS_SCOPES_MAX) + valid;
     if (valid) {
         if (end > 0) {
             scopes->path[end++] = '/';
