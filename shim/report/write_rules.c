@@ -30,7 +30,7 @@
 /* A larger file is not a file of rules. */
 #define FILE_BYTES_MAX (64 * GS_MIB)
 /* Tries, 10 ms apart, to be the one process that adds rules to a file. */
-#define TURN_TRIES 200u
+#define TURN_TRIES 500u
 
 static const char *added_to; /* a pattern, absolute; NULL: no file; atomic */
 
@@ -228,14 +228,19 @@ static int merge(const char *text, const char *command, const char *found,
 /* ---- the file -----------------------------------------------------------------------
  */
 
-/* Waits for its turn, unless another process keeps it. */
-static void take_turn(int fd)
+/* Waits for its turn. False: another process keeps it. A file system without locks has no
+ * turns. */
+static bool take_turn(int fd)
 {
-    for (unsigned i = 0; i < TURN_TRIES && flock(fd, LOCK_EX | LOCK_NB) != 0 &&
-                         (errno == EWOULDBLOCK || errno == EINTR);
+    for (unsigned i = 0;
+         flock(fd, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR);
          i++) {
+        if (i == TURN_TRIES) {
+            return false;
+        }
         gs_nap(10000000u);
     }
+    return true;
 }
 
 /* Returns whether a text may be one of rules: its first line that is no comment begins as
@@ -282,7 +287,8 @@ static const char *add_to(int fd, const char *command, const char *found,
     if (text && pread(fd, text, (size_t)info.st_size, 0) < 0) {
         error = errno;
     }
-    if (text && !error && !are_rules(text)) {
+    if (text && !error &&
+        (memchr(text, '\0', (size_t)info.st_size) || !are_rules(text))) {
         free(text);
         return "not a file of rules";
     }
@@ -342,8 +348,9 @@ void gs_rules_write(const struct gs_text *found, const char *command)
         problem = fd < 0 ? gs_output_error_text(errno) : NULL;
     }
     if (fd >= 0) {
-        take_turn(fd);
-        problem = add_to(fd, command, found->data ? found->data : "", &addition);
+        problem = !take_turn(fd)
+                      ? "another process has locked it"
+                      : add_to(fd, command, found->data ? found->data : "", &addition);
         close(fd);
     }
     gs_uncancelled_end(before);

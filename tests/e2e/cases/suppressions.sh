@@ -259,6 +259,29 @@ suppress_write_turn_case() {
 }
 add_case "suppressions written in turn" suppress_write_turn_case
 
+# Who does not get its turn changes nothing: else the rules of several processes replace each other.
+suppress_write_locked_case() {
+  need flock
+  : >rules
+  flock rules sh -c ': >held; sleep 30' &
+  await 25 test -e held || fail "nobody has the lock"
+  preloaded shim GPUSHIM_WRITE_SUPPRESSIONS=rules -- "$apps/known_shared" helper
+  expect_count shim.err '^gpushim: .*cannot write .*/rules: another process has locked it; no rule is added$' 1
+  [[ ! -s rules ]] || fail "the file has rules"
+  kill %1
+}
+add_case "suppressions written to a locked file" suppress_write_locked_case
+
+# A file that is not all text stays.
+suppress_write_binary_case() {
+  printf '# mine\0more\nleak:foo\n' >rules
+  cp rules before
+  preloaded shim GPUSHIM_WRITE_SUPPRESSIONS=rules -- "$apps/known_shared" helper
+  expect_count shim.err '^gpushim: .*cannot write .*/rules: not a file of rules; no rule is added$' 1
+  cmp rules before || fail "it was changed"
+}
+add_case "suppressions written to a binary file" suppress_write_binary_case
+
 # suppress_write_bad_case FILE WHY: one line, no rule, the rest as ever.
 suppress_write_bad_case() {
   mkdir folder
