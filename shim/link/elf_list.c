@@ -6,22 +6,36 @@
 #include "shim/link/elf_dynamic.h"
 #include "shim/link/elf_list.h"
 
+#include <errno.h>
+
 /* glibc's linker exports it; weak, since other C libraries do not. */
 extern struct r_debug _r_debug __attribute__((weak));
 
+/* The linker's own _r_debug. The shim's may be bound to a copy in the program, whose
+ * first module alone is sure. */
+static const struct r_debug *find_original(const struct link_map *program)
+{
+    const void *found = NULL;
+    for (const struct link_map *map = program->l_next; map && !found; map = map->l_next) {
+        struct gs_module_ref module = {.base = map->l_addr, .dynamic = map->l_ld};
+        found = gs_elf_symbol(&module, "_r_debug");
+    }
+    return found ? found : &_r_debug;
+}
+
 /* The linker's lists of modules, as it exposes them to debuggers: in the program's
- * DT_DEBUG. Of _r_debug the program may have a copy, whose first module alone is sure.
+ * DT_DEBUG, or by name where the program has none (-z rodynamic).
  * Calls nothing: the caller may be a library's getauxval, by dlsym. */
 static const struct r_debug *find_list(void)
 {
     const struct link_map *program = &_r_debug ? _r_debug.r_map : NULL;
     const ElfW(Dyn) *entry = program ? program->l_ld : NULL;
     for (; entry && entry->d_tag != DT_NULL; entry++) {
-        if (entry->d_tag == DT_DEBUG) {
+        if (entry->d_tag == DT_DEBUG && entry->d_un.d_ptr) {
             return (const struct r_debug *)entry->d_un.d_ptr;
         }
     }
-    return NULL;
+    return program ? find_original(program) : NULL;
 }
 
 static const struct r_debug *debugger_list(void)
@@ -140,7 +154,8 @@ static struct {
     const char *soname;
     struct gs_module_ref module;
     struct gs_elf_dynamic view;
-    bool found; /* atomic; the fields are then set, always to the same */
+    bool found;   /* atomic; the fields are then set, always to the same */
+    bool missing; /* atomic; the process has no such file */
 } parts[] = {
     {.soname = "libc.so.6"}, {.soname = "libpthread.so.0"}, {.soname = "libdl.so.2"}};
 
@@ -158,17 +173,21 @@ static bool is_part(const struct link_map *map, size_t part)
     return true;
 }
 
-/* They are after the shim, unless it was opened late. */
+/* They are after the shim, unless it was opened late; not among what is opened later,
+ * and may be unloaded meanwhile. */
 static bool find_part(size_t part)
 {
     const struct link_map *own, *map;
     if (__atomic_load_n(&parts[part].found, __ATOMIC_ACQUIRE)) {
         return true;
     }
+    if (__atomic_load_n(&parts[part].missing, __ATOMIC_RELAXED)) {
+        return false;
+    }
     own = own_entry();
-    map = own ? own->l_next : NULL;
+    map = own && !gs_elf_list_ends_start(own) ? own->l_next : NULL;
     while (map && !is_part(map, part)) {
-        map = map->l_next;
+        map = gs_elf_list_ends_start(map) ? NULL : map->l_next;
     }
     if (own && !map) {
         map = own->l_prev;
@@ -176,7 +195,30 @@ static bool find_part(size_t part)
             map = map->l_prev;
         }
     }
+    if (own && !map) {
+        __atomic_store_n(&parts[part].missing, true, __ATOMIC_RELAXED);
+    }
     return map != NULL;
+}
+
+/* The C library around a function of it that nobody replaces, where no list leads to it:
+ * another C library than glibc, or dlmopen before glibc 2.35. The whole file is mapped in
+ * one piece, with its header first. */
+static bool view_around(struct gs_module_ref *module, struct gs_elf_dynamic *view)
+{
+    const ElfW(Ehdr) *header = (const ElfW(Ehdr) *)((uintptr_t)&__errno_location & -4096);
+    const ElfW(Phdr) * segment;
+    while (!gs_elf_begins_with((const char *)header->e_ident, ELFMAG)) {
+        header = (const ElfW(Ehdr) *)((uintptr_t)header - 4096);
+    }
+    segment = (const ElfW(Phdr) *)((uintptr_t)header + header->e_phoff);
+    *module = (struct gs_module_ref){.base = (uintptr_t)header};
+    for (size_t i = 0; i < header->e_phnum; i++) {
+        if (segment[i].p_type == PT_DYNAMIC) {
+            module->dynamic = (const ElfW(Dyn) *)(module->base + segment[i].p_vaddr);
+        }
+    }
+    return gs_elf_view_dynamic(module, view);
 }
 
 void *gs_elf_library_symbol(const char *name)
@@ -186,6 +228,13 @@ void *gs_elf_library_symbol(const char *name)
     for (size_t i = 0; i < GS_ARRAY_LEN(parts) && !found; i++) {
         found = find_part(i)
                     ? gs_elf_callable_in(&parts[i].module, &parts[i].view, name, hash)
+                    : NULL;
+    }
+    if (!found && !find_part(0)) {
+        struct gs_module_ref module;
+        struct gs_elf_dynamic view;
+        found = view_around(&module, &view)
+                    ? gs_elf_callable_in(&module, &view, name, hash)
                     : NULL;
     }
     return found;

@@ -49,7 +49,7 @@ enum gs_status gs_elf_startup_module(const char *soname,
 void *gs_elf_next_symbol(const char *name, struct gs_module_ref *definer);
 
 /* The C library's own definition of a function, past every other module's; NULL if there
- * is none, or the C library is not glibc. Makes no calls. */
+ * is none. Makes no calls. */
 void *gs_elf_library_symbol(const char *name);
 
 /* What dlsym(RTLD_NEXT) natively finds for a caller in this module: the next definition

@@ -69,8 +69,7 @@ void gs_linker_own_range(uintptr_t *begin, uintptr_t *end)
     *end = found ? own.end : 0;
 }
 
-/* dlsym and dlvsym are in libc since glibc 2.34, and in libdl before; another name means
- * no glibc. */
+/* dlsym and dlvsym are in libc since glibc 2.34, and in libdl before. */
 static void *libc_symbol(const char *name)
 {
     static const char *const owners[] = {"libc.so.6", "libdl.so.2"};
@@ -84,7 +83,7 @@ static void *libc_symbol(const char *name)
             }
         }
     }
-    return NULL;
+    return gs_elf_library_symbol(name);
 }
 
 gs_dlvsym_fn *gs_linker_dlvsym(void)

@@ -241,3 +241,53 @@ print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
   expect_equal "answer of cuInit" 0 "$(<shim.out)"
 }
 add_case "linking opened late, then the driver" late_case
+
+# without_debug PROGRAM: a copy whose entry for debuggers, DT_DEBUG, is of another number, as -z rodynamic of lld
+# leaves it out. Sets `copy`.
+without_debug() {
+  need python3
+  copy=$case_dir/${1##*/}
+  cp "$1" "$copy"
+  python3 - "$copy" <<'END' || fail "$1 has no DT_DEBUG"
+import struct, sys
+
+with open(sys.argv[1], "r+b") as file:
+    data = bytearray(file.read())
+    word = "<" if data[5] == 1 else ">"
+    at, size, count = struct.unpack_from(word + "Q", data, 32) + struct.unpack_from(word + "HH", data, 54)
+    changed = 0
+    for header in range(at, at + size * count, size):
+        kind, _, begin = struct.unpack_from(word + "IIQ", data, header)
+        if kind == 2:  # PT_DYNAMIC
+            length = struct.unpack_from(word + "Q", data, header + 32)[0]
+            for entry in range(begin, begin + length, 16):
+                if struct.unpack_from(word + "Q", data, entry)[0] == 21:
+                    struct.pack_into(word + "Q", data, entry, 0x6FFFFEF0)
+                    changed += 1
+    file.seek(0)
+    file.write(data)
+sys.exit(changed != 1)
+END
+}
+
+# The linker's list is then found by another way; without it no CUDA, no program to start. Only this case
+# would see a list that DT_DEBUG alone leads to.
+no_debug_case() {
+  local copy way
+
+  without_debug "$apps/execs_shared"
+  for way in execlp missing; do
+    same_as_native -- "$copy" "$way"
+    expect_text shim.err 'LEAK 1: 128 KiB in 1 allocation '
+    expect_no_text shim.err 'no CUDA runtime'
+  done
+  without_debug "$apps/children"
+  native native "$copy"
+  preloaded shim GPUSHIM_WORD=kept -- "$copy"
+  expect_status shim 0
+  expect_quiet shim
+  for way in execlp execvpe posix_spawn posix_spawnp; do
+    expect_count shim.out "^children: $way: LD_PRELOAD $shim, the library is there, GPUSHIM_WORD kept\$" 1
+  done
+}
+add_case "linking without DT_DEBUG" no_debug_case
