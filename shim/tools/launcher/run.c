@@ -132,6 +132,13 @@ static bool orphans_pile_up(void)
     return zombies >= ORPHANS_LOOKED_AT / 2;
 }
 
+/* The file that the run is to add rules to; NULL: none. */
+static const char *file_of_rules(void)
+{
+    const char *rules = getenv("GPUSHIM_WRITE_SUPPRESSIONS");
+    return rules && rules[0] ? rules : NULL;
+}
+
 static enum gs_watch_way way_of(const struct gs_arguments *arguments)
 {
     if (arguments->error_no_cuda && gs_value_now(GS_OPTION_ROW_error_exitcode) == 0) {
@@ -157,7 +164,8 @@ static enum gs_watch_way way_of(const struct gs_arguments *arguments)
     if (first && !arguments->summary && gs_value_now(GS_OPTION_ROW_error_exitcode) == 0) {
         return GS_WATCH_OFF;
     }
-    if (arguments->summary || gs_value_now(GS_OPTION_ROW_error_exitcode) != 0) {
+    if (arguments->summary || gs_value_now(GS_OPTION_ROW_error_exitcode) != 0 ||
+        file_of_rules()) {
         return GS_WATCH_PARENT;
     }
     return adopts_orphans() || is_at_prompt() || orphans_pile_up() ? GS_WATCH_PARENT
@@ -408,6 +416,12 @@ static int error_status(const struct gs_watch_answer *answer,
     if (status != 0 && !answer->cuda && !arguments->summary) {
         gs_launcher_warn("no CUDA call was seen, so nothing was checked%s",
                          arguments->error_no_cuda ? "" : " (--error-no-cuda: an error)");
+    }
+    const char *rules = file_of_rules();
+    if (rules && !answer->cuda) {
+        gs_launcher_warn("GPUSHIM_WRITE_SUPPRESSIONS=%.400s: no CUDA call was seen; no "
+                         "rule is added",
+                         rules);
     }
     bool missing = arguments->error_no_cuda && !answer->cuda;
     return answer->bad || missing ? status : 0;

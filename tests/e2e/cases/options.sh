@@ -137,7 +137,7 @@ for switch in TRACK ENABLE; do
   add_case "options DUMP_SIGNAL without $switch" idle_option_case "GPUSHIM_$switch=off" \
     GPUSHIM_REPORT_ON=exit,oom,USR1 "GPUSHIM_REPORT_ON=USR1: with GPUSHIM_$switch=off there is nothing to report; "
 done
-for setting in REPORT_ON=term STATE_FILE=s INTERVAL=90s LEAK_SCAN=on; do
+for setting in REPORT_ON=term STATE_FILE=s INTERVAL=90s LEAK_SCAN=on WRITE_SUPPRESSIONS=r; do
   add_case "options ${setting%=*} without TRACK" idle_option_case GPUSHIM_TRACK=off \
     "GPUSHIM_$setting" "GPUSHIM_$setting: with GPUSHIM_TRACK=off there is no"
 done
