@@ -1,10 +1,12 @@
 /*
  * known.c - leaks that rules of GPUSHIM_WRITE_SUPPRESSIONS have to tell apart.
  *
- *   known helper        one function leaks for main, 5,000 bytes, and for another one,
- * 1,000 known grown BYTES   one function leaks so much known nested        a function
- * leaks, and one that it calls, which leaks for main, too known outermost     main leaks
- *   known none          nothing leaks
+ *   known helper       a function leaks for main, and for another one
+ *   known grown BYTES  a function leaks so much
+ *   known nested       a function leaks, as does what it calls, also for main
+ *   known within       the same in a function that a third one calls
+ *   known outermost    main leaks
+ *   known none         nothing leaks
  */
 #include "launch.h"
 
@@ -35,6 +37,12 @@ APP_FRAME static void build(void)
     sink++;
 }
 
+APP_FRAME static void run(void)
+{
+    build();
+    sink++;
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "none";
@@ -49,6 +57,8 @@ int main(int argc, char **argv)
     } else if (strcmp(what, "nested") == 0) {
         build();
         allocate(300);
+    } else if (strcmp(what, "within") == 0) {
+        run();
     } else if (strcmp(what, "outermost") == 0) {
         APP_OK(gpu_malloc(&block, 5000));
     }

@@ -186,6 +186,10 @@ leak:^allocate$ max_bytes=5000'
     'leak:^allocate$ from=^build$ max_bytes=8000
 leak:^build$ max_bytes=12345
 leak:^allocate$ max_bytes=300'
+  # As many callers each, the larger leak's rule would take both. Alone sees rules in the order of their leaks.
+  add_case "suppressions of a function within $way" known_rules_case "$way" within \
+    'leak:^allocate$ from=^build$ max_bytes=8000
+leak:^build$ from=^run$ max_bytes=12345'
   # It matches the other one's leak, too, which is more than its cap.
   add_case "suppressions of main $way" known_rules_case "$way" outermost 'leak:^main$ max_bytes=5000'
 done
