@@ -377,6 +377,12 @@ static bool begin_report(struct gs_state *state, int *found)
                                      __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
         return false;
     }
+    if (__atomic_load_n(&state->detached,
+                        __ATOMIC_ACQUIRE)) { /* the last one is written */
+        __atomic_store_n(&state->reported, REPORT_NONE, __ATOMIC_RELEASE);
+        *found = REPORT_WRITTEN;
+        return false;
+    }
     gs_progress_begin();
     return true;
 }

@@ -230,6 +230,22 @@ for way in shared linked; do
   add_case "attach again $way" attach_again_case "$way"
 done
 
+# The last file is that of the detaching, also where files are written all the time. Alone sees one of an interval that has
+# waited for its turn meanwhile.
+attach_last_file_case() {
+  attach_start "$apps/attached_$1" .
+  run_in attach -- "$build/gpushim" --log-file="$PWD/log" --output=json --output-file="$PWD/out.json" \
+    --interval=output:1ms attach "$pid"
+  attach_step begin done
+  run_in detach -- "$build/gpushim" detach "$pid"
+  sleep 0.2 # what waits for its turn has it
+  expect_text out.json '"ending": "on gpushim detach"'
+  attach_step more freed
+  attach_end
+}
+add_case "attach ends files shared" attach_last_file_case shared
+add_case "attach ends files linked" attach_last_file_case linked
+
 # After detaching the process ends as natively: no report, no status of --error-exitcode for what it frees by then, and
 # no file changes. Each file says what there was at detaching. Alone sees a library that reports at exit.
 attach_left_case() {
