@@ -124,6 +124,7 @@ static void *put_in_thread(void *ordinal)
     app_gpu_thread();
     for (int i = 0; i < 50; i++)
         APP_OK(gpu_put(mine, heap, SMALL)); /* SLOW: put_in_thread */
+    APP_OK(gpu_sync()); /* the last may still be on its way in a stream of the thread */
     return NULL;
 }
 
