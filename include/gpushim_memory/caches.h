@@ -13,9 +13,18 @@
 
 /* An idle buffer: internal. */
 struct gpushim_idle_ {
-    struct gpushim_idle_ *next;
+    struct gpushim_key_ *key;
+    struct gpushim_idle_ *next, *previous; /* of the key */
+    struct gpushim_idle_ *newer, *older;   /* of all keys */
     struct gpushim_buffer buffer;
-    size_t key_bytes;
+};
+
+/* A key, while it has idle buffers: internal. */
+struct gpushim_key_ {
+    struct gpushim_key_ *next;  /* of the bucket */
+    struct gpushim_idle_ *idle; /* the last given first */
+    size_t count;               /* idle buffers, and those that are being freed */
+    size_t hash, bytes;
     /* The key's bytes follow. */
 };
 
@@ -31,7 +40,9 @@ struct gpushim_cache {
     uint64_t hits, misses;
     size_t held_bytes, idle_count;
     /* Internal. */
-    struct gpushim_idle_ *idle; /* the last given first */
+    struct gpushim_key_ **buckets;
+    size_t bucket_count, key_count;
+    struct gpushim_idle_ *newest, *oldest; /* given last, and first */
     unsigned char lock;
 };
 
@@ -54,12 +65,144 @@ static inline gpushim_result gpushim_cache_create(struct gpushim_cache *out,
     return GPUSHIM_OK;
 }
 
-/* Is it of this key, and memory of the context? */
-static inline int gpushim_is_of_(const struct gpushim_idle_ *idle, const void *key,
-                                 size_t key_bytes, const void *context)
+static inline size_t gpushim_hash_(const void *key, size_t bytes)
 {
-    return idle->key_bytes == key_bytes && memcmp(idle + 1, key, key_bytes) == 0 &&
-           (!context || idle->buffer.context == context);
+    const unsigned char *next = (const unsigned char *)key, *end = next + bytes;
+    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
+
+    while (next < end) {
+        hash = (hash ^ *next++) * 0x100000001b3u;
+    }
+    return (size_t)(hash ^ hash >> 32);
+}
+
+/* The key's link in its bucket, or that bucket's end. The lock is held. */
+static inline struct gpushim_key_ **
+gpushim_find_key_(struct gpushim_cache *cache, size_t hash, const void *key, size_t bytes)
+{
+    struct gpushim_key_ **link = &cache->buckets[hash & (cache->bucket_count - 1)];
+
+    while (*link && ((*link)->hash != hash || (*link)->bytes != bytes ||
+                     memcmp(*link + 1, key, bytes) != 0)) {
+        link = &(*link)->next;
+    }
+    return link;
+}
+
+/* As many buckets as keys, or as before without host memory. The lock is held. */
+static inline void gpushim_grow_buckets_(struct gpushim_cache *cache)
+{
+    size_t count = cache->bucket_count ? 2 * cache->bucket_count : 8, i;
+    struct gpushim_key_ **buckets, *key;
+
+    if (cache->key_count < cache->bucket_count) {
+        return;
+    }
+    buckets = (struct gpushim_key_ **)calloc(count, sizeof(*buckets));
+    if (!buckets) {
+        return;
+    }
+    for (i = 0; i < cache->bucket_count; i++) {
+        while ((key = cache->buckets[i]) != NULL) {
+            cache->buckets[i] = key->next;
+            key->next = buckets[key->hash & (count - 1)];
+            buckets[key->hash & (count - 1)] = key;
+        }
+    }
+    free(cache->buckets);
+    cache->buckets = buckets;
+    cache->bucket_count = count;
+}
+
+/* The key, made if it is new; NULL: no host memory. The lock is held. */
+static inline struct gpushim_key_ *gpushim_make_key_(struct gpushim_cache *cache,
+                                                     const void *key, size_t bytes)
+{
+    size_t hash = gpushim_hash_(key, bytes);
+    struct gpushim_key_ **link, *made;
+
+    gpushim_grow_buckets_(cache);
+    if (!cache->buckets) {
+        return NULL;
+    }
+    link = gpushim_find_key_(cache, hash, key, bytes);
+    if (*link) {
+        return *link;
+    }
+    made = (struct gpushim_key_ *)malloc(sizeof(*made) + bytes);
+    if (made) {
+        memset(made, 0, sizeof(*made));
+        made->hash = hash;
+        made->bytes = bytes;
+        memcpy(made + 1, key, bytes);
+        *link = made;
+        cache->key_count++;
+    }
+    return made;
+}
+
+/* One idle buffer of the key less. The lock is held. */
+static inline void gpushim_uncount_(struct gpushim_cache *cache, struct gpushim_key_ *key)
+{
+    struct gpushim_key_ **link;
+
+    if (--key->count == 0) {
+        link = gpushim_find_key_(cache, key->hash, key + 1, key->bytes);
+        *link = key->next;
+        cache->key_count--;
+        free(key);
+    }
+}
+
+/* Adds an idle buffer to its key and to all. The lock is held. */
+static inline void gpushim_link_idle_(struct gpushim_cache *cache,
+                                      struct gpushim_idle_ *idle)
+{
+    idle->previous = idle->newer = NULL;
+    idle->next = idle->key->idle;
+    idle->older = cache->newest;
+    if (idle->next) {
+        idle->next->previous = idle;
+    }
+    if (idle->older) {
+        idle->older->newer = idle;
+    } else {
+        cache->oldest = idle;
+    }
+    idle->key->idle = cache->newest = idle;
+    cache->idle_count++;
+}
+
+/* The key still counts it. The lock is held. */
+static inline void gpushim_unlink_idle_(struct gpushim_cache *cache,
+                                        struct gpushim_idle_ *idle)
+{
+    *(idle->previous ? &idle->previous->next : &idle->key->idle) = idle->next;
+    *(idle->newer ? &idle->newer->older : &cache->newest) = idle->older;
+    *(idle->older ? &idle->older->newer : &cache->oldest) = idle->newer;
+    if (idle->next) {
+        idle->next->previous = idle->previous;
+    }
+    cache->idle_count--;
+}
+
+/* An idle buffer of the key, memory of the context, that is large enough; NULL: none. The
+ * lock is held. */
+static inline struct gpushim_idle_ *gpushim_find_idle_(struct gpushim_cache *cache,
+                                                       const void *key, size_t key_bytes,
+                                                       const void *context, size_t bytes)
+{
+    struct gpushim_key_ *found =
+        cache->key_count
+            ? *gpushim_find_key_(cache, gpushim_hash_(key, key_bytes), key, key_bytes)
+            : NULL;
+    struct gpushim_idle_ *idle = found ? found->idle : NULL;
+
+    while (idle && ((context && idle->buffer.context != context) ||
+                    idle->buffer.capacity < bytes)) {
+        idle = idle->next;
+    }
+    return idle;
 }
 
 /* Frees idle buffers not used for `seconds`, the oldest first, until `enough` bytes went.
@@ -68,34 +211,27 @@ static inline gpushim_result gpushim_cache_drop_(struct gpushim_cache *cache,
                                                  uint64_t seconds, size_t enough,
                                                  size_t *freed)
 {
-    struct gpushim_idle_ **link, **oldest, *idle;
+    struct gpushim_idle_ *idle;
     gpushim_result result = GPUSHIM_OK;
     size_t gone = 0;
 
     while (gone < enough && result == GPUSHIM_OK) {
         gpushim_lock_(&cache->lock);
-        oldest = NULL;
-        for (link = &cache->idle; *link; link = &(*link)->next) {
-            oldest = gpushim_is_old_(&(*link)->buffer, seconds) ? link : oldest;
-        }
-        idle = oldest ? *oldest : NULL;
-        if (oldest) {
-            *oldest = idle->next;
-            cache->idle_count--;
-        }
-        gpushim_unlock_(&cache->lock);
-        if (!idle) {
+        idle = cache->oldest;
+        if (!idle || (seconds && !gpushim_is_old_(&idle->buffer, seconds))) {
+            gpushim_unlock_(&cache->lock);
             break;
         }
+        gpushim_unlink_idle_(cache, idle);
+        gpushim_unlock_(&cache->lock);
         result = gpushim_release_(&idle->buffer);
         gpushim_lock_(&cache->lock);
         if (result == GPUSHIM_OK) {
             gone += idle->buffer.charged;
             cache->held_bytes -= idle->buffer.charged;
+            gpushim_uncount_(cache, idle->key);
         } else {
-            idle->next = cache->idle;
-            cache->idle = idle;
-            cache->idle_count++;
+            gpushim_link_idle_(cache, idle);
             idle = NULL;
         }
         gpushim_unlock_(&cache->lock);
@@ -119,7 +255,7 @@ static inline gpushim_result gpushim_cache_take(struct gpushim_cache *cache,
                                                 size_t bytes, struct gpushim_buffer *out)
 {
     const struct gpushim_calls_ *cuda;
-    struct gpushim_idle_ **link, *idle;
+    struct gpushim_idle_ *idle;
     void *context = NULL;
     size_t beyond;
     gpushim_result result;
@@ -140,16 +276,10 @@ static inline gpushim_result gpushim_cache_take(struct gpushim_cache *cache,
         return GPUSHIM_NO_MEMORY;
     }
     gpushim_lock_(&cache->lock);
-    for (link = &cache->idle; *link; link = &(*link)->next) {
-        if (gpushim_is_of_(*link, key, key_bytes, context) &&
-            (*link)->buffer.capacity >= bytes) {
-            break;
-        }
-    }
-    idle = *link;
+    idle = gpushim_find_idle_(cache, key, key_bytes, context, bytes);
     if (idle) {
-        *link = idle->next;
-        cache->idle_count--;
+        gpushim_unlink_idle_(cache, idle);
+        gpushim_uncount_(cache, idle->key);
         (void)__atomic_add_fetch(&cache->hits, 1,
                                  __ATOMIC_RELAXED); /* read without the lock */
         gpushim_unlock_(&cache->lock);
@@ -202,30 +332,29 @@ static inline gpushim_result gpushim_cache_give(struct gpushim_cache *cache,
                                                 const void *key, size_t key_bytes,
                                                 struct gpushim_buffer *buffer)
 {
-    struct gpushim_idle_ *idle, *other;
-    size_t same = 0, charged;
+    struct gpushim_key_ *kept = NULL;
+    struct gpushim_idle_ *idle;
+    size_t charged;
     gpushim_result result = GPUSHIM_OK;
 
     if (!cache || !key || !key_bytes || !buffer || !buffer->data ||
         buffer->cache != cache || (buffer->flags & GPUSHIM_VIEW) ||
-        key_bytes > SIZE_MAX - sizeof(*idle)) {
+        key_bytes > SIZE_MAX - sizeof(*kept)) {
         return GPUSHIM_INVALID;
     }
-    idle = (struct gpushim_idle_ *)malloc(sizeof(*idle) + key_bytes);
+    idle = (struct gpushim_idle_ *)malloc(sizeof(*idle));
     if (idle) {
         idle->buffer = *buffer;
-        idle->key_bytes = key_bytes;
         gpushim_used_(&idle->buffer);
-        memcpy(idle + 1, key, key_bytes);
     }
     gpushim_lock_(&cache->lock);
-    for (other = cache->idle; other; other = other->next) {
-        same += (size_t)gpushim_is_of_(other, key, key_bytes, NULL);
+    if (idle && cache->most) {
+        kept = gpushim_make_key_(cache, key, key_bytes);
     }
-    if (idle && same < cache->most) {
-        idle->next = cache->idle;
-        cache->idle = idle;
-        cache->idle_count++;
+    if (kept && kept->count < cache->most) {
+        kept->count++;
+        idle->key = kept;
+        gpushim_link_idle_(cache, idle);
         idle = NULL;
         memset(buffer, 0, sizeof(*buffer));
     }
@@ -255,13 +384,23 @@ static inline gpushim_result gpushim_cache_trim(struct gpushim_cache *cache,
  * gpushim_cache_give frees. Idempotent. */
 static inline gpushim_result gpushim_cache_free(struct gpushim_cache *cache)
 {
+    gpushim_result result;
+
     if (!cache) {
         return GPUSHIM_INVALID;
     }
     gpushim_lock_(&cache->lock);
     cache->most = 0;
     gpushim_unlock_(&cache->lock);
-    return gpushim_cache_drop_(cache, 0, SIZE_MAX, NULL);
+    result = gpushim_cache_drop_(cache, 0, SIZE_MAX, NULL);
+    gpushim_lock_(&cache->lock);
+    if (!cache->key_count) {
+        free(cache->buckets);
+        cache->buckets = NULL;
+        cache->bucket_count = 0;
+    }
+    gpushim_unlock_(&cache->lock);
+    return result;
 }
 
 /* The share of takes that reused a buffer, 0 to 1; 1 without any take, or cache (NULL).

@@ -8,12 +8,6 @@
 #error "include gpushim_memory.h"
 #endif
 
-/* A buffer of a group: internal. */
-struct gpushim_member_ {
-    struct gpushim_buffer buffer;
-    int handed_out; /* 0: preallocated */
-};
-
 /*
  * Buffers of one piece of work, allocated one by one and freed together. Begin with
  * gpushim_group_create; do not move the struct. Any thread may allocate and preallocate
@@ -27,8 +21,8 @@ struct gpushim_group {
     uint64_t reused_count;            /* that preallocated memory served */
     size_t live_count;                /* handed out, and not freed */
     /* Internal. */
-    struct gpushim_member_ *members;
-    size_t member_count, capacity;
+    struct gpushim_buffer *members; /* first those that are preallocated */
+    size_t ready_count, member_count, capacity;
     unsigned char lock, begun;
 };
 
@@ -43,7 +37,7 @@ static inline gpushim_result gpushim_group_create(struct gpushim_group *out,
                                                   const char *name, gpushim_place place,
                                                   size_t expected)
 {
-    struct gpushim_member_ *members = NULL;
+    struct gpushim_buffer *members = NULL;
 
     if (!out || !gpushim_is_place_(place, 0, 0) ||
         (name && (!name[0] || strlen(name) >= sizeof(out->name))) ||
@@ -51,7 +45,7 @@ static inline gpushim_result gpushim_group_create(struct gpushim_group *out,
         return GPUSHIM_INVALID;
     }
     if (expected) {
-        members = (struct gpushim_member_ *)malloc(expected * sizeof(*members));
+        members = (struct gpushim_buffer *)malloc(expected * sizeof(*members));
         if (!members) {
             return GPUSHIM_NO_MEMORY;
         }
@@ -72,18 +66,21 @@ static inline int gpushim_group_add_(struct gpushim_group *group,
                                      const struct gpushim_buffer *made, int handed_out)
 {
     size_t capacity = group->capacity ? 2 * group->capacity : 16;
-    struct gpushim_member_ *members = group->members;
+    struct gpushim_buffer *members = group->members;
 
     if (group->member_count == group->capacity) {
-        members = (struct gpushim_member_ *)realloc(members, capacity * sizeof(*members));
+        members = (struct gpushim_buffer *)realloc(members, capacity * sizeof(*members));
         if (!members) {
             return 0;
         }
         group->members = members;
         group->capacity = capacity;
     }
-    members[group->member_count].buffer = *made;
-    members[group->member_count++].handed_out = handed_out;
+    members[group->member_count++] = *made;
+    if (!handed_out) {
+        members[group->member_count - 1] = members[group->ready_count];
+        members[group->ready_count++] = *made;
+    }
     group->current_bytes += made->bytes;
     if (group->current_bytes > group->peak_bytes) {
         group->peak_bytes = group->current_bytes;
@@ -136,20 +133,20 @@ static inline int gpushim_group_take_(struct gpushim_group *group, size_t bytes,
                                       struct gpushim_buffer *taken)
 {
     size_t i = 0;
+    int found;
 
     gpushim_lock_(&group->lock);
-    while (i < group->member_count &&
-           (group->members[i].handed_out || group->members[i].buffer.bytes != bytes)) {
+    while (i < group->ready_count && group->members[i].bytes != bytes) {
         i++;
     }
-    if (i == group->member_count) {
-        gpushim_unlock_(&group->lock);
-        return 0;
+    found = i < group->ready_count;
+    if (found) {
+        *taken = group->members[i];
+        group->members[i] = group->members[--group->ready_count];
+        group->members[group->ready_count] = *taken;
     }
-    group->members[i].handed_out = 1;
-    *taken = group->members[i].buffer;
     gpushim_unlock_(&group->lock);
-    return 1;
+    return found;
 }
 
 static inline gpushim_result gpushim_group_alloc_(struct gpushim_group *group,
@@ -224,7 +221,7 @@ static inline gpushim_result gpushim_group_get(struct gpushim_group *group,
     memcpy(out, group, sizeof(*out));
     gpushim_unlock_(&group->lock);
     out->members = NULL;
-    out->member_count = out->capacity = 0;
+    out->ready_count = out->member_count = out->capacity = 0;
     out->begun = out->lock = 0;
     return GPUSHIM_OK;
 }
@@ -237,22 +234,24 @@ static inline gpushim_result gpushim_group_get(struct gpushim_group *group,
 static inline gpushim_result gpushim_group_clear(struct gpushim_group *group)
 {
     gpushim_result result = GPUSHIM_OK, freed;
-    size_t i, left = 0, bytes;
+    size_t i, ready_left = 0, left = 0, bytes;
 
     if (!group || !group->begun) {
         return GPUSHIM_INVALID;
     }
     for (i = 0; i < group->member_count; i++) {
-        bytes = group->members[i].buffer.bytes;
-        freed = gpushim_buffer_free(&group->members[i].buffer);
+        bytes = group->members[i].bytes;
+        freed = gpushim_buffer_free(&group->members[i]);
         if (freed != GPUSHIM_OK) {
             result = freed;
+            ready_left += i < group->ready_count;
             group->members[left++] = group->members[i];
             continue;
         }
         group->current_bytes -= bytes;
-        group->live_count -= group->members[i].handed_out != 0;
+        group->live_count -= i >= group->ready_count;
     }
+    group->ready_count = ready_left;
     group->member_count = left;
     return result;
 }

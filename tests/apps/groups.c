@@ -62,8 +62,7 @@ static void use(gpushim_place place)
     expect_counters("cleared", &group, (struct counters){0, 19999, 3, 1, 1, 0});
     /* What was 7 before, and is zero as asked. */
     APP_OK(gpushim_group_preallocate(&group, sizeof bytes));
-    APP_OK(
-        gpushim_buffer_fill(&group.members[0].buffer, 0, sizeof bytes, 9, GPUSHIM_SYNC));
+    APP_OK(gpushim_buffer_fill(&group.members[0], 0, sizeof bytes, 9, GPUSHIM_SYNC));
     APP_OK(gpushim_group_alloc(&group, sizeof bytes, GPUSHIM_ZEROED, &view));
     APP_OK(gpushim_buffer_get(&view, 0, bytes, sizeof bytes, GPUSHIM_SYNC));
     for (size_t i = 0; i < sizeof bytes; i++)

@@ -297,6 +297,105 @@ static void show_cache(void)
     printf("held: %zu bytes, idle: %zu\n", cache.held_bytes, cache.idle_count);
 }
 
+/* ---- many keys, against a list that is searched whole --------------------------------
+ */
+
+enum { MANY_KEYS = 280, MANY_BUFFERS = 200, A_KEY = 3, EACH_BYTES = 64 };
+
+static struct {
+    struct gpushim_cache cache;
+    struct {
+        uint64_t key;
+        void *data;
+    } idle[MANY_BUFFERS];                          /* the oldest first */
+    struct gpushim_buffer taken[MANY_BUFFERS + 1]; /* one that is refused */
+    size_t idle_count, taken_count;
+} many;
+
+/* Keys of 1 to 40 bytes, some of them the beginnings of others. */
+static size_t many_key(uint64_t key, char *text)
+{
+    memset(text, (int)('a' + key % 7), 40);
+    return 1 + (size_t)(key / 7 % 40);
+}
+
+static void many_forget(size_t i)
+{
+    many.idle_count--;
+    memmove(&many.idle[i], &many.idle[i + 1],
+            (many.idle_count - i) * sizeof(many.idle[0]));
+}
+
+static void many_take(uint64_t key)
+{
+    struct gpushim_buffer *taken = &many.taken[many.taken_count];
+    char text[40];
+    size_t i = many.idle_count, bytes = many_key(key, text);
+    gpushim_result result =
+        gpushim_cache_take(&many.cache, text, bytes, EACH_BYTES, taken);
+
+    if (many.taken_count == MANY_BUFFERS) {
+        app_expect(result == GPUSHIM_NO_MEMORY, "no more than the limit");
+        return;
+    }
+    IS_OK(result);
+    while (i > 0 && many.idle[i - 1].key != key)
+        i--;
+    if (i > 0) {
+        app_expect(taken->data == many.idle[i - 1].data, "the last given of its key");
+        many_forget(i - 1);
+    } else if (many.taken_count + many.idle_count == MANY_BUFFERS) {
+        many_forget(0);
+    }
+    many.taken_count++;
+}
+
+static void many_give(uint64_t key, size_t which)
+{
+    struct gpushim_buffer *given = &many.taken[which];
+    char text[40];
+    void *data = given->data;
+    size_t of_key = 0, bytes = many_key(key, text);
+
+    for (size_t i = 0; i < many.idle_count; i++)
+        of_key += many.idle[i].key == key;
+    IS_OK(gpushim_cache_give(&many.cache, text, bytes, given));
+    *given = many.taken[--many.taken_count];
+    if (of_key < A_KEY) {
+        many.idle[many.idle_count].key = key;
+        many.idle[many.idle_count++].data = data;
+    }
+}
+
+static void show_many_keys(void)
+{
+    uint64_t state = 5;
+
+    IS_OK(gpushim_cache_create(&many.cache, GPUSHIM_HOST, A_KEY,
+                               (size_t)MANY_BUFFERS * EACH_BYTES));
+    for (int i = 0; i < 40000; i++) {
+        uint64_t key = app_random(&state) % MANY_KEYS, what = app_random(&state);
+
+        /* For a while more is taken, then more is given. */
+        if (what % 100 < (i / 3000 % 2 ? 40 : 55))
+            many_take(key);
+        else if (many.taken_count)
+            many_give(key, what / 100 % many.taken_count);
+        app_expect(many.cache.idle_count == many.idle_count, "idle buffers");
+        app_expect(many.cache.held_bytes ==
+                       (many.idle_count + many.taken_count) * EACH_BYTES,
+                   "bytes that are held");
+    }
+    printf("many keys: hits %d, misses %d\n", (int)many.cache.hits,
+           (int)many.cache.misses);
+    IS_OK(gpushim_cache_trim(&many.cache, 0, NULL));
+    many.idle_count = 0;
+    while (many.taken_count)
+        many_give(many.taken_count % 2, 0);
+    printf("many keys: idle %zu of %d\n", many.cache.idle_count, 2 * A_KEY);
+    IS_OK(gpushim_cache_free(&many.cache));
+}
+
 /* The first call makes the context; nothing else of the program has. */
 static void show_all(void)
 {
@@ -312,6 +411,7 @@ static void show_all(void)
     scoped();
     show_batch();
     show_cache();
+    show_many_keys();
 }
 
 /* ---- wrong arguments ------------------------------------------------------------ */

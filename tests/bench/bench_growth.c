@@ -10,6 +10,9 @@
  *   segments N                segments of 2 MiB that go back, each second one first
  *   sites N                   an allocation in each of N call sites, live at the end
  *   depth N                   500 pairs below N frames
+ *   groups N                  buffers of one group of gpushim_memory.h, and its end
+ *   caches N                  buffers of one cache, each with a key of its own, and its
+ * end
  *
  * Owns: nothing.   Lock: none; one thread.
  */
@@ -22,6 +25,7 @@
 #include <cuda.h>
 
 #include "gpushim.h"
+#include "gpushim_memory.h"
 
 /* Headers of CUDA 13 declare newer ones alone. */
 CUresult CUDAAPI cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device);
@@ -223,6 +227,30 @@ static __attribute__((noinline)) void depth(unsigned long frames)
     sink++;
 }
 
+static void groups(unsigned long count)
+{
+    struct gpushim_group group;
+    struct gpushim_buffer view;
+
+    check((CUresult)gpushim_group_create(&group, NULL, GPUSHIM_HOST, 0), "a group");
+    for (unsigned long i = 0; i < count; i++)
+        check((CUresult)gpushim_group_alloc(&group, 64, 0, &view), "its buffer");
+    check((CUresult)gpushim_group_free(&group), "its end");
+}
+
+static void caches(unsigned long count)
+{
+    struct gpushim_cache cache;
+    struct gpushim_buffer buffer;
+
+    check((CUresult)gpushim_cache_create(&cache, GPUSHIM_HOST, 1, 0), "a cache");
+    for (unsigned long i = 0; i < count; i++) {
+        check((CUresult)gpushim_cache_take(&cache, &i, sizeof i, 64, &buffer), "take");
+        check((CUresult)gpushim_cache_give(&cache, &i, sizeof i, &buffer), "give");
+    }
+    check((CUresult)gpushim_cache_free(&cache), "its end");
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -230,7 +258,7 @@ int main(int argc, char **argv)
         void (*run)(unsigned long count);
     } kinds[] = {{"ended", ended},       {"scopes", scopes}, {"contexts", contexts},
                  {"segments", segments}, {"sites", sites},   {"depth", depth},
-                 {"mappings", mappings}};
+                 {"mappings", mappings}, {"groups", groups}, {"caches", caches}};
     unsigned long count = argc > 2 ? strtoul(argv[argc - 1], NULL, 10) : 0;
     CUcontext primary = NULL;
 

@@ -73,7 +73,10 @@ GROWTH = {
     "segments": ("idle segments of pages that go back", 50, {"GPUSHIM_POOL_VMM": "on"}),
     "sites": ("call sites, with their report", 500, {}),
     "depth": ("frames of a known stack", 15, {"GPUSHIM_STACK": "depth:128"}),
+    "groups": ("buffers of a group of gpushim_memory.h", 1000, {}),
+    "caches": ("buffers of a cache, each with a key of its own", 1000, {}),
 }
+IN_PROGRAM = ("groups", "caches")  # where the code is the header's
 # The most that an exponent may be: 1 is linear. The end of a context looks at each live record.
 MOST_GROWTH = {kind: 1.25 if kind == "contexts" else 1.12 for kind in GROWTH}
 GROWTH_FACTOR = 8
@@ -614,7 +617,7 @@ class Bench:
                         count(way, "/libgpushim"))
 
     def _growing(self, kind, size, settings, folder):
-        """Instructions in libgpushim.so for work of that size."""
+        """Instructions for work of that size, in the object whose cost is asked."""
         variables = {"LD_PRELOAD": self.device.shim, "GPUSHIM_POOL_TRIM": "thread:off",
                      "GPUSHIM_CONTROL": "off", "GPUSHIM_SYMBOLIZE": "off", **settings}
         if kind == "lines":
@@ -622,7 +625,8 @@ class Bench:
             return self.device.instructions_once("/libgpushim", sys.executable,
                                                  ["-SB", script, size], variables)
         words = [kind, folder, size] if kind == "libraries" else [kind, size]
-        return self.device.instructions_once("/libgpushim", "bench_growth", words, variables)
+        counted = "/bench_growth" if kind in IN_PROGRAM else "/libgpushim"
+        return self.device.instructions_once(counted, "bench_growth", words, variables)
 
     def growth(self):
         if not self._can_count("growth"):

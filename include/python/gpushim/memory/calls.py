@@ -121,7 +121,8 @@ class CopyStruct(ctypes.Structure):  # struct gpushim_copy
 
 class CacheStruct(ctypes.Structure):  # struct gpushim_cache
     _fields_ = [("place", ctypes.c_int), ("most", _size), ("limit", _size), ("hits", _u64), ("misses", _u64),
-                ("held_bytes", _size), ("idle_count", _size), ("idle", _pointer), ("lock", ctypes.c_ubyte)]
+                ("held_bytes", _size), ("idle_count", _size), ("buckets", _pointer), ("bucket_count", _size),
+                ("key_count", _size), ("newest", _pointer), ("oldest", _pointer), ("lock", ctypes.c_ubyte)]
 
 
 class ReadbackStruct(ctypes.Structure):  # struct gpushim_readback
