@@ -20,7 +20,7 @@ from __future__ import annotations
 import ctypes
 import operator
 import re
-from typing import Any, List, Optional, Tuple
+from typing import Any, Callable, List, Optional, Tuple
 
 from gpushim import _dlpack
 from gpushim._dlpack import DEVICE, MANAGED, PINNED, _lock
@@ -105,6 +105,8 @@ class Buffer(_dlpack.Exporter):
     Raises ValueError for wrong arguments, MemoryError, CudaError, and OSError without CUDA's driver.
     """
 
+    _at_free: Optional[Callable[["Buffer"], None]] = None  # of a group
+
     def __init__(self, shape: Any, typestr: str = "|u1", place: str = DEVICE, device: int = 0) -> None:
         self._memory: Optional[buffers.Buffer] = None
         self.shape = _extents(shape)
@@ -148,6 +150,8 @@ class Buffer(_dlpack.Exporter):
         finally:
             if not self._owned:  # else the C part does
                 self._context.release()
+            if self._at_free:
+                self._at_free(self)
 
     @property
     def pointer(self) -> Optional[int]:

@@ -9,11 +9,14 @@
 
 Each is a gpushim.buffer.Buffer. In reports the group's name is a scope of the allocations. Any thread may allocate.
 """
+import collections
 import dataclasses
+import functools
 import threading
+import weakref
 
 import gpushim
-from gpushim.buffer import DEVICE, Buffer
+from gpushim.buffer import DEVICE, Buffer, _extents
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +31,12 @@ class GroupStatistics:
     live_count: int = 0
 
 
+def _freed(group, buffer):
+    """Of a reference: the group keeps its buffers alive, not they the group."""
+    if group() is not None:
+        group()._leaves(buffer)
+
+
 class Group:
     """name: of a scope, None for none. place and device: as of Buffer. Raises ValueError for a wrong name."""
 
@@ -36,26 +45,46 @@ class Group:
             raise ValueError("name %r: not 1 to 127 bytes without a NUL" % (name,))
         self.name, self.place, self.device = name, place, device
         self._lock = threading.RLock()  # a collection may free a buffer of another group in the midst of a call
-        self._live, self._ahead = [], []
-        self._peak = self._count = self._typed = self._reused = 0
+        self._live, self._ahead = {}, {}  # by id(); lists of buffers by shape and typestr
+        self._leaving = []  # freed, but for consumers by DLPack
+        self._bytes = self._peak = self._count = self._typed = self._reused = 0
 
     def _make(self, shape, typestr):
         if self.name is None:
-            return Buffer(shape, typestr, self.place, self.device)
-        with gpushim.scope(self.name):
-            return Buffer(shape, typestr, self.place, self.device)
+            made = Buffer(shape, typestr, self.place, self.device)
+        else:
+            with gpushim.scope(self.name):
+                made = Buffer(shape, typestr, self.place, self.device)
+        made._at_free = functools.partial(_freed, weakref.ref(self))
+        return made
+
+    def _enters(self, made):
+        """The lock is held."""
+        self._bytes += made.nbytes
+        self._peak = max(self._peak, self._current())
+
+    def _leaves(self, one):
+        """A buffer that the program has freed."""
+        with self._lock:
+            if id(one) in self._live:
+                self._leaving.append(one)
 
     def _current(self):
         """The bytes that the group holds. Buffers that the program has freed leave it. The lock is held."""
-        self._live = [one for one in self._live if one.pointer is not None]
-        return sum(one.nbytes for one in self._live + self._ahead)
+        leaving, self._leaving = self._leaving, []
+        for one in leaving:
+            if one.pointer is not None:
+                self._leaving.append(one)
+            elif self._live.pop(id(one), None):
+                self._bytes -= one.nbytes
+        return self._bytes
 
     def preallocate(self, shape, typestr="|u1"):
         """Allocates memory ahead: the next allocate() with the same arguments takes it. Raises as Buffer does."""
         made = self._make(shape, typestr)
         with self._lock:
-            self._ahead.append(made)
-            self._peak = max(self._peak, self._current())
+            self._ahead.setdefault((made.shape, typestr), collections.deque()).append(made)
+            self._enters(made)
 
     def allocate(self, shape, typestr=None):
         """A Buffer of the group. Raises as Buffer does."""
@@ -68,20 +97,20 @@ class Group:
 
     def _take(self, shape, typestr):
         """A preallocated buffer; None: there is none of this form."""
-        wanted = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+        form = (_extents(shape), str(typestr))
         with self._lock:
-            for one in self._ahead:
-                if (one.shape, one.typestr) == (wanted, typestr):
-                    self._ahead.remove(one)
-                    self._live.append(one)
-                    self._reused += 1
-                    return one
-        return None
+            ready = self._ahead.get(form)
+            if not ready:
+                return None
+            one = ready.popleft()
+            self._live[id(one)] = one
+            self._reused += 1
+            return one
 
     def _keep(self, made):
         with self._lock:
-            self._live.append(made)
-            self._peak = max(self._peak, self._current())
+            self._live[id(made)] = made
+            self._enters(made)
         return made
 
     @property
@@ -95,7 +124,8 @@ class Group:
         """Frees all memory of the group, also what is preallocated; peak and counts stay. Consumers by DLPack keep
         their part until they let it go."""
         with self._lock:
-            every, self._live, self._ahead = self._live + self._ahead, [], []
+            every = [*self._live.values(), *(one for ready in self._ahead.values() for one in ready)]
+            self._live, self._ahead, self._leaving, self._bytes = {}, {}, [], 0
         for one in every:
             one.free()
 

@@ -1,6 +1,8 @@
 """groups.py - gpushim.group: counters, preallocated memory, wrong arguments, threads. Its output is the same with the
 library and without it."""
+import gc
 import threading
+import weakref
 
 from gpushim.group import Group
 
@@ -35,6 +37,26 @@ with Group("pagerank", "pinned") as group:
     print("too much:", told(group.allocate, 1 << 60)[:11])
     print("as before:", group.statistics.count, group.statistics.current_bytes)
     print("no place:", told(Group("a", "nowhere").allocate, 8))
+
+# What is freed while a consumer holds it stays until that ends; a group that ends does not wait for a collection.
+try:
+    import numpy
+except ImportError:
+    numpy = None
+gc.disable()
+with Group(None, "pinned") as group:
+    one, other = group.allocate(100), group.allocate(200)
+    held = numpy.from_dlpack(one) if numpy else None
+    one.free()
+    other.free()
+    print("held:", group.statistics.current_bytes == 100 * bool(numpy), group.statistics.live_count == bool(numpy))
+    del held
+    print("let go:", group.statistics)
+    print("wrong forms:", told(group.allocate, ([1], 2)), told(group.allocate, 8, ["<f4"]))
+    ended = weakref.ref(group.allocate(8))
+group = None
+print("ended:", ended() is None)
+gc.enable()
 
 group = Group()
 
