@@ -534,18 +534,10 @@ bool gs_tracker_scope_totals(struct gs_tracker *tracker, uint32_t scope, int dev
 
 uint32_t gs_tracker_scope_find(struct gs_tracker *tracker, const char *path)
 {
-    const uint32_t limit = gs_tracker_scope_limit(tracker);
-    char found[GS_SCOPE_PATH_SIZE];
     struct gs_scope_totals totals;
+    uint32_t scope = tracker ? gs_scopes_find(tracker->config.stacks, path) : 0;
 
-    for (uint32_t scope = 1; scope < limit; scope++) {
-        if (gs_tracker_scope_totals(tracker, scope, GS_SCOPE_ALL, &totals) &&
-            gs_scopes_path(tracker->config.stacks, scope, found) != 0 &&
-            strcmp(found, path) == 0) {
-            return scope;
-        }
-    }
-    return 0;
+    return gs_tracker_scope_totals(tracker, scope, GS_SCOPE_ALL, &totals) ? scope : 0;
 }
 
 /* ---- the end --------------------------------------------------------------------- */

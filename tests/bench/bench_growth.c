@@ -5,7 +5,8 @@
  *   libraries FOLDER N        an allocation in each of the libraries 0.so to N-1.so
  *   ended N                   contexts that begin and end one after the other; prints the
  *                             bytes of host memory that each of the later half keeps
- *   scopes N                  scopes of gpushim.h, each with a name of its own
+ *   scopes N                  scopes of gpushim.h, each with a name of its own, and its
+ *                             statistics
  *   contexts N                contexts that live at once, each with an allocation
  *   segments N                segments of 2 MiB that go back, each second one first
  *   sites N                   an allocation in each of N call sites, live at the end
@@ -140,6 +141,8 @@ static void contexts(unsigned long count)
 
 static void scopes(unsigned long count)
 {
+    struct gpushim_scope_totals totals = {.size = sizeof(totals)};
+
     for (unsigned long i = 0; i < count; i++) {
         char name[32];
 
@@ -147,6 +150,8 @@ static void scopes(unsigned long count)
         gpushim_scope_begin(name);
         give(get(4096));
         gpushim_scope_end();
+        check((CUresult)gpushim_scope_statistics(name, GPUSHIM_ALL_DEVICES, &totals),
+              "gpushim_scope_statistics");
     }
 }
 

@@ -203,6 +203,9 @@ void gs_python_more_clear(struct gs_python_more *newest);
 /* Under lock. Returns the frame; 0: no memory. */
 uintptr_t gs_python_location_add(struct gs_python *python, const char *function,
                                  const char *file, unsigned line);
+/* Likewise, of a location that was added before; 0: it was not. */
+uintptr_t gs_python_location_find(const struct gs_python *python, const char *function,
+                                  const char *file, unsigned line);
 void gs_python_locations_clear(struct gs_python *python);
 
 #endif

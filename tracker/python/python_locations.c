@@ -122,6 +122,18 @@ static inline struct gs_python_string **string_bucket(struct gs_python *python,
                                         (hash >> (64 - buckets->bits));
 }
 
+/* Returns the text's entry from `string` on; NULL: there is none. */
+static struct gs_python_string *find_string(struct gs_python_string *string,
+                                            uint64_t hash, const char *text,
+                                            size_t length)
+{
+    while (string != NULL && (string->hash != hash || string->length != length ||
+                              memcmp(string->text, text, length) != 0)) {
+        string = string->next;
+    }
+    return string;
+}
+
 /* Returns the stored copy of a text, added if it is new; NULL: no memory. */
 static const char *keep(struct gs_python *python, const char *text)
 {
@@ -132,11 +144,7 @@ static const char *keep(struct gs_python *python, const char *text)
     if (bucket == NULL) {
         return NULL;
     }
-    string = *bucket;
-    while (string != NULL && (string->hash != hash || string->length != length ||
-                              memcmp(string->text, text, length) != 0)) {
-        string = string->next;
-    }
+    string = find_string(*bucket, hash, text, length);
     if (string == NULL) {
         string = arena_take(python, sizeof(*string) + length + 1);
         if (string == NULL) {
@@ -150,6 +158,20 @@ static const char *keep(struct gs_python *python, const char *text)
         python->string_buckets.held++;
     }
     return string->text;
+}
+
+/* Returns the stored copy of a text; NULL: there is none. */
+static const char *kept(const struct gs_python *python, const char *text)
+{
+    const struct gs_python_buckets *buckets = &python->string_buckets;
+    size_t length = strlen(text);
+    uint64_t hash = text_hash(text, length);
+    struct gs_python_string **first = buckets->first, *string = NULL;
+
+    if (first != NULL) {
+        string = find_string(first[hash >> (64 - buckets->bits)], hash, text, length);
+    }
+    return string != NULL ? string->text : NULL;
 }
 
 static struct gs_python_node *node_at(const struct gs_python *python, uint32_t number)
@@ -218,11 +240,44 @@ static inline uint32_t *node_bucket(struct gs_python *python, uint64_t hash)
                : (uint32_t *)buckets->first + (hash >> (64 - buckets->bits));
 }
 
+/* Returns the frame of a location whose texts are stored, from node `number` on; 0: there
+ * is none. */
+static uintptr_t find_node(const struct gs_python *python, uint32_t number,
+                           const char *function, const char *file, unsigned line)
+{
+    const struct gs_python_node *node;
+
+    for (; number != 0; number = node->next) {
+        node = node_at(python, number);
+        if (node->function == function && node->file == file && node->line == line) {
+            return GS_PYTHON_FRAME_BASE + number;
+        }
+    }
+    return 0;
+}
+
+uintptr_t gs_python_location_find(const struct gs_python *python, const char *function,
+                                  const char *file, unsigned line)
+{
+    const struct gs_python_buckets *buckets = &python->node_buckets;
+    const uint32_t *first = buckets->first;
+
+    function = kept(python, function);
+    file = kept(python, file);
+    if (function == NULL || file == NULL || first == NULL) {
+        return 0;
+    }
+    return find_node(python,
+                     first[node_hash(function, file, line) >> (64 - buckets->bits)],
+                     function, file, line);
+}
+
 uintptr_t gs_python_location_add(struct gs_python *python, const char *function,
                                  const char *file, unsigned line)
 {
     struct gs_python_node *node;
     uint32_t *bucket, number;
+    uintptr_t found;
 
     function = keep(python, function);
     file = keep(python, file);
@@ -233,11 +288,9 @@ uintptr_t gs_python_location_add(struct gs_python *python, const char *function,
     if (bucket == NULL) {
         return 0;
     }
-    for (number = *bucket; number != 0; number = node->next) {
-        node = node_at(python, number);
-        if (node->function == function && node->file == file && node->line == line) {
-            return GS_PYTHON_FRAME_BASE + number;
-        }
+    found = find_node(python, *bucket, function, file, line);
+    if (found != 0) {
+        return found;
     }
     number = atomic_load_explicit(&python->count, memory_order_relaxed) + 1;
     node = make_node(python, number);

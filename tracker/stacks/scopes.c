@@ -251,13 +251,20 @@ static bool is_path(const struct gs_stacks *stacks, uint32_t number, const char 
            location.function[PREFIX_BYTES + length + 1] == '\0';
 }
 
+/* A path as the function of a location. */
+static void write_function(char out[GS_SCOPE_PATH_SIZE + 16], const char *path,
+                           int length)
+{
+    snprintf(out, GS_SCOPE_PATH_SIZE + 16, PREFIX "%.*s]", length, path);
+}
+
 static __attribute__((noinline)) uint32_t
 add_path(struct gs_stacks *stacks, struct gs_python *table, const char *path, int length)
 {
     char text[GS_SCOPE_PATH_SIZE + 16];
     uintptr_t frame;
 
-    snprintf(text, sizeof(text), PREFIX "%.*s]", length, path);
+    write_function(text, path, length);
     gs_mutex_lock(&stacks->lock);
     frame = gs_python_location_add(table, text, "", 0);
     gs_mutex_unlock(&stacks->lock);
@@ -384,6 +391,23 @@ size_t gs_scopes_path(const struct gs_stacks *stacks, uint32_t scope,
     memcpy(path, location.function + PREFIX_BYTES, length);
     path[length] = '\0';
     return length;
+}
+
+uint32_t gs_scopes_find(struct gs_stacks *stacks, const char *path)
+{
+    struct gs_python *table = stacks != NULL ? atomic_load(&stacks->scopes) : NULL;
+    char text[GS_SCOPE_PATH_SIZE + 16];
+    size_t length = strnlen(path, GS_SCOPE_PATH_SIZE);
+    uintptr_t frame;
+
+    if (table == NULL || length == GS_SCOPE_PATH_SIZE) {
+        return 0;
+    }
+    write_function(text, path, (int)length);
+    gs_mutex_lock(&stacks->lock);
+    frame = gs_python_location_find(table, text, "", 0);
+    gs_mutex_unlock(&stacks->lock);
+    return frame == 0 ? 0 : (uint32_t)(frame - GS_PYTHON_FRAME_BASE);
 }
 
 /* ---- frames ---------------------------------------------------------------------- */

@@ -81,6 +81,9 @@ static inline bool gs_scopes_are_settled(uint32_t stack)
 size_t gs_scopes_path(const struct gs_stacks *stacks, uint32_t scope,
                       char path[GS_SCOPE_PATH_SIZE]);
 
+/* Returns the number of the scope of a path; 0: there is none. */
+uint32_t gs_scopes_find(struct gs_stacks *stacks, const char *path);
+
 /* Returns true if a scope of this name is among those of a path, such as step/forward.
  * Slashes of the name are compared with colons. */
 bool gs_scopes_path_has(const char *path, size_t length, const char *name);
