@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from typing import Any, List
+from typing import Any, Dict
 
 from gpushim.memory import calls
 
@@ -48,15 +48,17 @@ class Windows:
     """The memoryviews of an object's memory, which must not outlive the memory."""
 
     def __init__(self) -> None:
-        self._arrays: List[Any] = []
+        self._arrays: Dict[int, Any] = {}  # references by id: arrays have no hash
 
     def add(self, array: Any) -> None:
         """Notes an array of window()."""
-        self._arrays = [one for one in self._arrays if one() is not None] + [weakref.ref(array)]
+        number, arrays = id(array), self._arrays
+        arrays[number] = weakref.ref(array, lambda unused: arrays.pop(number, None))
 
     def check(self, about: str) -> None:
         """Raises BufferError while there is a memoryview."""
-        if any(one() is not None for one in self._arrays):
+        # While the interpreter ends an array may go without its callback.
+        if any(one() is not None for one in list(self._arrays.values())):
             raise BufferError("%s: there are memoryviews of this memory; release them first" % about)
 
 
