@@ -86,8 +86,15 @@ static const char *wrong_format(const char *word, size_t length,
                                 char out[GS_OUTPUTS_WRONG_BYTES])
 {
     char known[FORMAT_LIST_BYTES], shown[64];
-    (void)snprintf(out, GS_OUTPUTS_WRONG_BYTES, "\"%s\" is no format (%s)",
-                   gs_option_quote(word, length, shown, sizeof(shown)),
+    const char *quoted = gs_option_quote(word, length, shown, sizeof(shown));
+    size_t begin = strcspn(word, ":=");
+    if (begin < length && gs_outputs_format(word, begin) != GS_EXPORT_FORMATS) {
+        (void)snprintf(out, GS_OUTPUTS_WRONG_BYTES,
+                       "\"%s\": a format alone; GPUSHIM_OUTPUT_FILE names the file",
+                       quoted);
+        return out;
+    }
+    (void)snprintf(out, GS_OUTPUTS_WRONG_BYTES, "\"%s\" is no format (%s)", quoted,
                    known_formats(known));
     return out;
 }

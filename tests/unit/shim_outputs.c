@@ -65,6 +65,16 @@ Test(outputs, an_unknown_word_is_told, .init = cr_redirect_stderr)
         "left out\n");
 }
 
+Test(outputs, a_file_after_a_format_is_told, .init = cr_redirect_stderr)
+{
+    expect_chosen("csv:/tmp/a.csv,pprof,json=b", true, true);
+    cr_assert_stderr_eq_str(
+        "gpushim: GPUSHIM_OUTPUT: \"csv:/tmp/a.csv\": a format alone; "
+        "GPUSHIM_OUTPUT_FILE names the file; left out\n"
+        "gpushim: GPUSHIM_OUTPUT: \"json=b\": a format alone; "
+        "GPUSHIM_OUTPUT_FILE names the file; left out\n");
+}
+
 Test(outputs, without_tracking_nothing_can_be_written, .init = cr_redirect_stderr)
 {
     load("json");
