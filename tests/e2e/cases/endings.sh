@@ -53,7 +53,7 @@ done
 # endings_resets_case WAY [VARIABLE...]
 endings_resets_case() {
   need_file "$apps/resets_$1"
-  same_as_native "${@:2}" -- "$apps/resets_$1" "$(sized 2000 6000)"
+  same_as_native "${@:2}" -- "$apps/resets_$1" "$(sized 800 6000)"
   expect_only_report shim.err
 }
 for way in shared linked; do
