@@ -1218,12 +1218,14 @@ static inline gpushim_result gpushim_replace_(struct gpushim_buffer *buffer,
     return result == GPUSHIM_OK ? gpushim_move_to_(buffer, &moved, stream) : result;
 }
 
-/* Sets the capacity of a buffer with pages. */
+/* Sets the capacity of a buffer with pages. A limit below its length, which the program
+ * may set at any time, is for later growth. */
 static inline void gpushim_count_pages_(struct gpushim_buffer *buffer)
 {
-    size_t mapped = gpushim_mapped_(buffer->pages);
+    size_t mapped = gpushim_mapped_(buffer->pages), limit = buffer->limit;
 
-    buffer->capacity = buffer->limit && mapped > buffer->limit ? buffer->limit : mapped;
+    limit = limit && limit < buffer->bytes ? buffer->bytes : limit;
+    buffer->capacity = limit && mapped > limit ? limit : mapped;
 }
 
 /* Gives a buffer at least `bytes`, and `capacity` if there is so much. */

@@ -150,6 +150,9 @@ static void dynamic_buffer_in_place(void)
     APP_OK(gpushim_buffer_resize(&nodes, 10 << 20, GPUSHIM_SYNC));
     APP_OK(gpushim_buffer_get(&nodes, 6 << 20, found, 4 << 20, GPUSHIM_SYNC));
     app_expect(found[0] == 0 && found[(4 << 20) - 1] == 0, "zeros again");
+    nodes.limit = 1000; /* that is shorter than the buffer takes nothing of it */
+    APP_OK(gpushim_buffer_shrink(&nodes, 0, GPUSHIM_SYNC));
+    app_expect(nodes.capacity == nodes.bytes, "a capacity that holds the buffer");
     printf("pinned in place: %s\n",
            gpushim_result_text(gpushim_buffer_create(&view, GPUSHIM_PINNED_HOST, 100, 0,
                                                      GPUSHIM_IN_PLACE)));
