@@ -280,13 +280,17 @@ add_case "serve metrics of many" serve_many_case
 # ---- Profiles and pages ----------------------------------------------------------------
 
 serve_pprof_case() {
+  local own=counts-$BASHPID # a name that no program of a case beside this one has
+
   need go
+  need_file "$apps/asked_shared"
+  cp "$apps/asked_shared" "$own"
   control_start program -- "$apps/asked_linked" "$PWD/over"
   plain=$pid
-  control_start counts GPUSHIM_OUTPUT=pprof GPUSHIM_OUTPUT_FILE=/dev/null -- "$apps/asked_shared" "$PWD/over" idle
+  control_start counts GPUSHIM_OUTPUT=pprof GPUSHIM_OUTPUT_FILE=/dev/null -- "$PWD/$own" "$PWD/over" idle
   serve_start
   run_in heap HOME="$PWD" -- go tool pprof -top "$url/debug/pprof/heap?pid=$plain"
-  run_in allocs HOME="$PWD" -- go tool pprof -top "$url/debug/pprof/allocs?name=asked_shared"
+  run_in allocs HOME="$PWD" -- go tool pprof -top "$url/debug/pprof/allocs?name=$own"
   get uncounted "/debug/pprof/allocs?pid=$plain"
   get seconds "/debug/pprof/heap?pid=$plain&seconds=5"
   get several /debug/pprof/heap
