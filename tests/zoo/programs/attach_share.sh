@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # attach_share.sh COMMAND... - gpushim sees as many allocations and frees of a program that it attaches to as of the
-# same program under the library.
+# same program under the library. How much pinned memory JAX copies through depends on its threads.
 
 # shellcheck source-path=SCRIPTDIR source=share_waits.sh
 source "$(dirname "${BASH_SOURCE[0]}")/share_waits.sh"

@@ -24,14 +24,14 @@ await() {
   fail "no $1"
 }
 
-# count: allocations and frees of all kinds so far.
+# count [pinned]: allocations and frees of device memory so far; `pinned`: of pinned memory, too.
 count() {
   "$BUILD/gpushim" stats --json "$pid" 2>>stats.log | python3 -Sc '
 import json, sys
 text = sys.stdin.read()
 now = json.loads(text) if text else {"devices": []}  # it has no context
-rows = now["devices"] + [now.get("pinned", {"allocs": 0, "frees": 0})]
-print(sum(row["allocs"] for row in rows), sum(row["frees"] for row in rows))'
+rows = now["devices"] + [now[kind] for kind in sys.argv[1:] if kind in now]
+print(sum(row["allocs"] for row in rows), sum(row["frees"] for row in rows))' "$@"
 }
 
 # set_seen BEFORE AFTER: what was counted between, in `seen`.

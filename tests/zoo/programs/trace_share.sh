@@ -11,11 +11,11 @@ await ready
 "$BUILD/gpushim" trace "$pid" trace >trace.log 2>&1 &
 tracing=$!
 await trace
-before=$(count) # answered after the start
+before=$(count pinned) # answered after the start
 sleep 0.1
 : >begin
 await 'done'
-after=$(count)
+after=$(count pinned)
 kill -INT "$tracing"
 wait "$tracing" || fail 'no trace with call stacks'
 : >end
