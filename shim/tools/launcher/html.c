@@ -420,13 +420,21 @@ static void name_page(const char *report, char out[PATH_MAX])
     }
 }
 
-/* The one state file, or report, that a trace was named with must be of its process. */
+/* The one state file, or report, that a trace was named with must be of its process. A
+ * state file is compared when it is read; a trace as CSV, or with gzip, has no process.
+ */
 static void pair_named(struct inputs *inputs)
 {
     struct input *a = inputs->items, *b = a + 1;
-    if (inputs->count == 2 && (a->kind == INPUT_TRACE) != (b->kind == INPUT_TRACE)) {
-        a->pid = b->pid = 1;
+    if (inputs->count != 2 || (a->kind == INPUT_TRACE) == (b->kind == INPUT_TRACE)) {
+        return;
     }
+    const struct input *report = a->kind == INPUT_TRACE ? b : a;
+    if (report->kind == INPUT_REPORT && a->pid != 0 && b->pid != 0 && a->pid != b->pid) {
+        gs_launcher_fail(CANNOT_READ, "%s: of another process; no HTML written",
+                         report->path);
+    }
+    a->pid = b->pid = 1;
 }
 
 int gs_html_write(const struct gs_arguments *arguments)

@@ -578,6 +578,7 @@ page_bad_case() {
   timeline_record leaky_shared
   mv state other
   mv trace before
+  mv run.json before.json
   timeline_record leaky_shared
   before=$(cksum trace state)
   # no_page TEXT ARGUMENT...
@@ -590,6 +591,7 @@ page_bad_case() {
   no_page 'state: no trace' --timeline=state state
   no_page 'other: of another process' --timeline=trace other
   no_page 'state: of another process' --timeline=before state
+  no_page 'before.json: of another process' trace before.json # one page would show two programs as one
   no_page 'nothing: no such file or directory' --timeline=trace nothing
   preloaded plain GPUSHIM_TRACE_FILE=plain -- "$apps/pipeline_shared"
   no_page 'plain: recorded without --state-file, which keeps the call stacks' --timeline=plain state
