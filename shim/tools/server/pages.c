@@ -316,7 +316,7 @@ void gs_page_table(struct gs_asks *asks, struct gs_text *out)
         gs_text_add(out, "<p>No process under gpushim has a CUDA context.</p>\n");
     } else if (table.count > 0) {
         gs_text_add(out, "<table><thead><tr><th>Process<th>GPU<th>Live<th>Reserved"
-                         "<th>Peak<th>Allocations<th>More<th>Container<th>Command"
+                         "<th>Peak<th>Allocations in all<th>More<th>Container<th>Command"
                          "</thead><tbody>\n");
     }
     for (size_t i = 0; i < table.count; i++) {

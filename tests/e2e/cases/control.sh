@@ -74,7 +74,7 @@ control_answers_case() {
   expect_count named.out "^$pid: " 1
   expect_equal "what the program says" 'asked: ready' "$(<program.out)"
   expect_text stats.out "^$pid: .*/asked_$1 "
-  expect_text stats.out '^  GPU 0 [0-9a-f:.]+: 1[.]00 MiB live, peak 1[.]00 MiB, 1 allocation, [0-9.]+ MiB reserved$'
+  expect_text stats.out '^  GPU 0 [0-9a-f:.]+: 1[.]00 MiB live, peak 1[.]00 MiB, 1 allocation in all, [0-9.]+ MiB reserved$'
   expect_count stats.out . 2
   python3 -S -c 'import json, sys; json.load(sys.stdin)' <json.out || fail "the statistics are no JSON"
   expect_text json.out "^{\"pid\":$pid,.*\"live_bytes\":1048576,.*\"reserved_bytes\":[0-9]+,.*}\$"

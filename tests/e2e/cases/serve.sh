@@ -328,6 +328,7 @@ serve_page_case() {
   get health /healthz
   serve_end
   control_end
+  expect_text table.body '<th>Allocations in all<th>' # next to live bytes, they would be taken for live ones
   expect_text table.body "^<tr><td>$pid<td>0<td>1[.]00 MiB<td>2[.]00 MiB<td>.*<a href=\"/process[?]pid=$pid\">"
   expect_text table.body '<td>./&lt;i&gt;&amp;&quot;[? ]'
   expect_no_text table.body '<i>|src=|href="h'
