@@ -165,8 +165,8 @@ int gs_diff_run(const struct gs_arguments *arguments)
     size_t failures = gs_diff_failures(&diff, &limits);
     bool written = write_diff(&diff, files, arguments, failures);
     if (failures > 0) {
-        gs_launcher_warn("--fail-on=%s: %zu call site%s", arguments->fail_on, failures,
-                         failures == 1 ? "" : "s");
+        gs_launcher_warn("--fail-on=%s: %zu call site%s failed", arguments->fail_on,
+                         failures, failures == 1 ? "" : "s");
     }
     gs_diff_free(&diff);
     gs_report_file_free(&files[0]);

@@ -153,7 +153,7 @@ WANTED
   expect_text few.out '^3 more call sites changed [(]GPUSHIM_LEAK_MAX=N lists more[)]$'
   gpushim back diff --fail-on=grown:10% b.json a.json
   expect_status back 3
-  expect_text back.err '^gpushim: --fail-on=grown:10%: 1 call site$'
+  expect_text back.err '^gpushim: --fail-on=grown:10%: 1 call site failed$'
   expect_text back.out '^GROWN 1: [+]1[.]00 MiB: '
 }
 add_case "diff of planted changes" diff_planted_case
