@@ -210,7 +210,7 @@ struct settings {
     struct gs_replay_size device;
     struct gs_replay_ready ready;
     bool warmup, json;
-    const char *path; /* NULL: none, or more than one */
+    const char *path;
 };
 
 static const struct gs_replay_option option_rows[] = {{"--device", 'd', true},
@@ -247,23 +247,24 @@ static void take_option(struct settings *settings, char letter, const char *valu
     }
 }
 
-/* Returns false if the words are no use of the command. */
+/* Returns false if no trace is named. */
 static bool read_words(struct settings *settings, char **words)
 {
     char *value = NULL;
     char letter;
-    size_t traces = 0;
 
     while (*words) {
         while ((letter = gs_replay_next_option(&words, &options, &value)) != 0) {
             take_option(settings, letter, value);
         }
+        if (*words && settings->path) {
+            gs_replay_refuse(*words, "a second TRACE: advise replays one");
+        }
         if (*words) {
             settings->path = *words++;
-            traces++;
         }
     }
-    return traces == 1;
+    return settings->path != NULL;
 }
 
 /* Returns the exit status. */

@@ -264,8 +264,7 @@ bad_usage_case() {
     expect_status help 0
     expect_text help.out "^usage: gpushim .*$verb"
   done
-  run_in two -- "$gpushim" advise good good
-  expect_status two 2
+  refused 2 'second: a second TRACE: advise replays one' advise good second
   run_in one -- "$gpushim" replay good
   expect_text one.out '^  trace +1 allocation, 1 operation, 1 stream, 1 thread$'
   expect_text one.out ' MiB in 1 allocation at most$'
