@@ -125,7 +125,9 @@ bool gs_options_given(char *const *env, const char *name);
 /* The variable whose name is nearest to a word of `length` bytes, which lacks the prefix
  * GPUSHIM_; NULL if none is near. */
 const char *gs_options_nearest(const char *word, size_t length);
-/* Returns whether a word is likely meant to be this name. */
+/* How far a word is from a name that it is likely meant to be; UINT_MAX: it is not. */
+unsigned gs_options_distance(const char *word, size_t length, const char *name);
+/* Returns whether it is. */
 bool gs_options_is_near(const char *word, size_t length, const char *name);
 
 /* Receives text piece by piece; a piece is one or more whole lines. */

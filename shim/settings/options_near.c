@@ -83,10 +83,18 @@ static unsigned far_from(size_t length)
     return 2 * (length < 6 ? 1 : (unsigned)length / 3) + 2;
 }
 
+unsigned gs_options_distance(const char *word, size_t length, const char *name)
+{
+    unsigned distance = length >= 3 && length <= NAME_BYTES
+                            ? name_distance(word, length, name)
+                            : UINT_MAX;
+
+    return distance < far_from(length) ? distance : UINT_MAX;
+}
+
 bool gs_options_is_near(const char *word, size_t length, const char *name)
 {
-    return length >= 3 && length <= NAME_BYTES &&
-           name_distance(word, length, name) < far_from(length);
+    return gs_options_distance(word, length, name) != UINT_MAX;
 }
 
 const char *gs_options_nearest(const char *word, size_t length)

@@ -4,6 +4,7 @@
  * Owns: nothing.   Lock: none.   Source: shim/settings/options.def
  */
 #include <ctype.h>
+#include <limits.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -154,6 +155,20 @@ static enum gs_verb verb_of(const char *word)
 }
 
 /* ---- did you mean ------------------------------------------------------------------ */
+
+const char *gs_arguments_verb_near(const char *word)
+{
+    const char *near = NULL;
+    unsigned best = UINT_MAX;
+    for (size_t i = 0; i < GS_ARRAY_LEN(verbs); i++) {
+        unsigned distance = gs_options_distance(word, strlen(word), verbs[i].word);
+        if (distance < best) {
+            best = distance;
+            near = verbs[i].word;
+        }
+    }
+    return best == 0 ? NULL : near;
+}
 
 /* The letters of an option in lower case, without hyphens. Returns `out`. */
 static const char *letters_of(const char *name, size_t length, char out[NAME_BYTES])

@@ -115,7 +115,10 @@ __attribute__((noreturn)) static void not_found(const struct gs_arguments *argum
                              option + 2, option);
         }
     }
-    gs_launcher_fail(GS_EXIT_NOT_FOUND, "%s: command not found", word);
+    const char *near = gs_arguments_verb_near(word);
+    gs_launcher_fail(GS_EXIT_NOT_FOUND, "%s: command not found%s%s%s", word,
+                     near ? ": did you mean gpushim " : "", near ? near : "",
+                     near ? "?" : "");
 }
 
 /* The interpreter named by the first line of a script. After env comes a word to search

@@ -98,6 +98,8 @@ void gs_arguments_set(const char *variable, const char *value);
 bool gs_arguments_is_set(const char *variable);
 /* The variables that options set, in their order; NULL behind the last one. */
 const char *gs_arguments_set_at(size_t index);
+/* The subcommand that a word is likely meant to be; NULL: none is near, or it is one. */
+const char *gs_arguments_verb_near(const char *word);
 /* Writes the variables that options set, as words "NAME=value " for a shell. */
 void gs_arguments_print_set(void);
 
