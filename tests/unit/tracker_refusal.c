@@ -134,6 +134,27 @@ Test(refusal, a_limit_comes_first)
                  "Try: GPUSHIM_MEM_LIMIT=910M is reached: raise the limit\n" TRY_LARGEST);
 }
 
+/* Would see advice to free memory for a request that no free can help. */
+Test(refusal, a_request_beyond_the_whole_limit)
+{
+    struct gs_report_refusal refusal = plain_refusal();
+
+    strcpy(refusal.limit, "GPUSHIM_MEM_LIMIT=910M");
+    refusal.bytes = refusal.limit_bytes = 910 * GS_MIB;
+    refusal.free_bytes = 920 * GS_MIB;
+    expect_lines(&refusal,
+                 "GPU 0 has 1.00 GiB: 900 MiB live, 920 MiB free, 24.0 MiB elsewhere "
+                 "(contexts, modules, other processes)\n"
+                 "Try: GPUSHIM_MEM_LIMIT=910M is reached, but GPU 0 has 920 MiB free: "
+                 "raise the limit\n" TRY_LARGEST);
+    refusal.bytes++;
+    expect_lines(&refusal,
+                 "GPU 0 has 1.00 GiB: 900 MiB live, 920 MiB free, 24.0 MiB elsewhere "
+                 "(contexts, modules, other processes)\n"
+                 "Try: GPUSHIM_MEM_LIMIT=910M is reached, but GPU 0 has 920 MiB free: "
+                 "raise the limit\n");
+}
+
 Test(refusal, freed_and_fragmented_memory_counts_only_if_it_would_do)
 {
     struct gs_report_refusal refusal = plain_refusal();

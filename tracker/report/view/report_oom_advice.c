@@ -22,6 +22,14 @@ static uint64_t free_bytes(const struct gs_report_refusal *refusal)
     return refusal->limit[0] ? refusal->limit_free_bytes : refusal->free_bytes;
 }
 
+/* Returns whether the request is larger than all the memory that the program may have. */
+static bool exceeds_all(const struct gs_report_refusal *refusal)
+{
+    uint64_t all = refusal->limit[0] ? refusal->limit_bytes : refusal->device_bytes;
+
+    return all != 0 && refusal->bytes > all;
+}
+
 /* The functions below write one piece of advice each, and return true, if it applies. */
 static bool try_limit(const struct gs_report_refusal *refusal, char *text)
 {
@@ -114,6 +122,9 @@ static bool try_largest(const struct gs_report_writer *writer,
     size_t at = 0;
     char size[24], live[24], name[64];
 
+    if (exceeds_all(refusal)) {
+        return false; /* no free would help */
+    }
     while (at < data->shown &&
            gs_totals_row(data->groups.items[at].device, data->groups.items[at].kind) !=
                (unsigned)refusal->device) {
