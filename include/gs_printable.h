@@ -100,4 +100,17 @@ static inline void gs_make_printable(char *text, bool lines)
     }
 }
 
+/* The characters of a text once it is printable: what a column of it takes. */
+static inline size_t gs_printable_columns(const char *text)
+{
+    size_t columns = 0;
+
+    for (; *text; columns++) {
+        size_t length = gs_utf8_length(text);
+
+        text += length == 0 || gs_is_control(text, length) ? 1 : length;
+    }
+    return columns;
+}
+
 #endif

@@ -719,6 +719,50 @@ static enum gs_status own_module(void *self, uint32_t stack, uintptr_t frame,
     return GS_OK;
 }
 
+static void name_in_german(void *self, struct gs_symbol_request *requests, size_t count)
+{
+    test_source().resolve(self, requests, count);
+    for (size_t i = 0; i < count; i++) {
+        if (requests[i].frame == AT_LOAD)
+            requests[i].result.function = "lade_Größe";
+    }
+}
+
+static enum gs_status german_module(void *self, uint32_t stack, uintptr_t frame,
+                                    struct gs_module *out)
+{
+    enum gs_status status = test_source().module(self, stack, frame, out);
+
+    if (frame == AT_LOAD)
+        out->path = "/opt/Maße\n\xc2\x85";
+    return status;
+}
+
+/* Would see columns that count bytes: a name that is not English moves them to the left.
+ * Each byte of a control character is one question mark. */
+Test(report, columns_count_characters)
+{
+    struct gs_stacks *stacks = test_stacks();
+    struct gs_tracker *tracker = test_tracker(stacks);
+    struct gs_report_config config = test_report_config();
+    struct gs_report_source source = test_source();
+    struct gs_text text = {0};
+
+    source.module = german_module;
+    source.resolve = name_in_german;
+    test_leak(tracker, 0x1000, GS_MIB, SECONDS(1), TEST_STACK(stacks, AT_LOAD, AT_MAIN));
+    gs_report_write_from(tracker, &config, &source, &text, NULL);
+    cr_expect(strstr(text.data, "  Maße???                    1.00 MiB          1\n"),
+              "%s", text.data);
+    cr_expect(strstr(text.data, "    #0 lade_Größe                    loader.c:88\n"),
+              "%s", text.data);
+    cr_expect(strstr(text.data, "    #1 main                          app.c:12\n"), "%s",
+              text.data);
+    gs_text_free(&text);
+    gs_tracker_destroy(tracker);
+    gs_stacks_destroy(stacks);
+}
+
 /* Would see a long table of owners before the leaks, or a sum without some of them. */
 Test(report, the_largest_owners_are_shown_and_the_sum_of_others)
 {

@@ -2,6 +2,7 @@
  * report_scopes.c - prints the memory by scope.
  * Owns: nothing.   Lock: none.
  */
+#include "gs_printable.h"
 #include "tracker/report/report_internal.h"
 
 #include <stdio.h>
@@ -16,7 +17,7 @@ static int width_of(const struct gs_report_scopes *scopes, size_t count)
     size_t width = WIDTH_MIN;
 
     for (size_t i = 0; i < count; i++) {
-        size_t length = strlen(scopes->items[i].path);
+        size_t length = gs_printable_columns(scopes->items[i].path);
         if (length > width && length <= WIDTH_MAX) {
             width = length;
         }
@@ -28,7 +29,7 @@ static void write_scope(const struct gs_report_writer *writer,
                         const struct gs_report_scope *scope, int width)
 {
     const struct gs_scope_totals *totals = &scope->totals;
-    size_t length = strlen(scope->path);
+    size_t length = gs_printable_columns(scope->path);
     char live[24], peak[24], bytes[24], count[32], begun[32];
 
     gs_text_add(writer->text, "%s  ", writer->prefix);

@@ -3,6 +3,7 @@
  * frameworks and libraries folded.
  * Owns: nothing.   Lock: none.   Design: docs/tracker.md
  */
+#include "gs_printable.h"
 #include "tracker/names/short_name.h"
 #include "tracker/report/report_internal.h"
 
@@ -132,7 +133,7 @@ static int name_width(const struct gs_shown_stack *stack, bool all)
             i += run - 1;
             continue;
         }
-        int length = (int)strlen(frame_name(&stack->frames[i], name));
+        int length = (int)gs_printable_columns(frame_name(&stack->frames[i], name));
         if (length + 2 > width && length + 2 <= NAME_WIDTH_MAX) {
             width = length + 2;
         }
@@ -160,8 +161,12 @@ static void write_frames(const struct gs_report_writer *writer,
         frame_name(&stack->frames[i], name);
         const char *path = frame_path(&stack->frames[i]);
         bool has_place = path && path[0];
-        gs_text_add(writer->text, "%s    #%-*u %-*s%s", writer->prefix, digits, i,
-                    has_place ? width - 2 : 0, name, has_place ? "  " : "");
+        int left = width - (int)gs_printable_columns(name);
+        gs_text_add(writer->text, "%s    #%-*u %s%*s", writer->prefix, digits, i, name,
+                    !has_place ? 0
+                    : left > 2 ? left
+                               : 2,
+                    "");
         write_place(writer->text, writer->paths, &stack->frames[i]);
         gs_text_add(writer->text, "\n");
         more = count_repeats(stack, i);

@@ -261,7 +261,7 @@ static int owner_width(const struct gs_report_writer *writer,
     size_t width = OWNER_WIDTH_MIN;
 
     for (const struct gs_owner *owner = first; owner < end; owner++) {
-        size_t length = strlen(gs_shown_path(writer->paths, owner->path));
+        size_t length = gs_printable_columns(gs_shown_path(writer->paths, owner->path));
         if (length > width && length <= OWNER_WIDTH_MAX) {
             width = length;
         }
@@ -290,7 +290,7 @@ static void write_owner(const struct gs_report_writer *writer, const char *name,
                         const struct gs_owner *owner, int width)
 {
     char bytes[24], count[32];
-    size_t length = strlen(name);
+    size_t length = gs_printable_columns(name);
 
     gs_text_add(writer->text, "%s  ", writer->prefix);
     gs_text_add_foreign(writer->text, name);
