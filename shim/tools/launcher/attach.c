@@ -398,9 +398,16 @@ static void warn_of_no_log(void)
 {
     const char *verbose = gs_options_table[GS_OPTION_ROW_verbose].name;
     const char *log = getenv(gs_options_table[GS_OPTION_ROW_log_file].name);
-    if (gs_arguments_is_set(verbose) && !(log && log[0])) {
+    if (log && log[0]) {
+        return;
+    }
+    if (gs_arguments_is_set(verbose)) {
         gs_launcher_warn("attach: --verbose has no effect without --log-file: the "
                          "program's output stays its own");
+    }
+    if (gs_value_now(GS_OPTION_ROW_stats_interval_ms) != 0) { /* dump says what grows */
+        gs_launcher_warn("attach: --stats-interval writes no lines without --log-file: "
+                         "the program's output stays its own");
     }
 }
 
@@ -429,11 +436,11 @@ int gs_attach_run(const struct gs_arguments *arguments)
                          "attach: with GPUSHIM_ENABLE=off or GPUSHIM_TRACK=off nothing "
                          "is recorded");
     }
+    gs_paths_make_absolute();
+    gs_lists_join();
     if (is_attach) {
         warn_of_no_log();
     }
-    gs_paths_make_absolute();
-    gs_lists_join();
     char **done = pids;
     for (char **one = pids; *one; one++) {
         pid_t pid = (pid_t)strtol(*one, NULL, 10);

@@ -504,6 +504,8 @@ attach_refused_case() {
   run_in empty -- "$build/gpushim" attach
   run_in off -- "$build/gpushim" --no-track attach "$$"
   run_in verbose -- "$build/gpushim" attach --verbose=3 999999
+  run_in silent -- "$build/gpushim" attach --stats-interval=1s 999999
+  run_in logged -- "$build/gpushim" attach --stats-interval=1s --log-file=x 999999
   run_in trace -- "$build/gpushim" attach --trace-file=x "$$"
   LD_PRELOAD=$apps/stub-driver/libcuda.so.1 sleep 60 &
   stub=$!
@@ -530,6 +532,8 @@ attach_refused_case() {
   expect_equal 'nothing to record' "gpushim: attach: with GPUSHIM_ENABLE=off or GPUSHIM_TRACK=off nothing is recorded" \
     "$(<off.err)"
   expect_text verbose.err "^gpushim: attach: --verbose has no effect without --log-file: the program's output stays its own\$"
+  expect_text silent.err '^gpushim: attach: --stats-interval writes no lines without --log-file: the program'
+  expect_equal 'with a log' 'gpushim: process 999999: no such process' "$(<logged.err)"
   expect_text trace.err '^gpushim: attach: --trace-file: a trace of a running process is recorded by gpushim trace PID FILE$'
   expect_text empty.err '^gpushim: attach: no PID is given$'
   expect_equal 'not attached' "gpushim: process $$: gpushim is not attached to it" "$(<never.err)"
