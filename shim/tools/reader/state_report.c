@@ -263,11 +263,21 @@ static int report_state_file(const char *state_file, const struct gs_state_visit
     return status;
 }
 
+/* Returns whether the name may be meant for a process: a number, and no file. */
+static bool is_process(const char *name)
+{
+    return name[0] && name[strspn(name, "0123456789")] == '\0' && access(name, F_OK) != 0;
+}
+
 int gs_state_report(const char *state_file)
 {
     const char *problem;
     int status = report_state_file(state_file, NULL, &problem);
-    if (problem) {
+    if (problem && is_process(state_file)) {
+        gs_log_line(GS_LOG_ERROR,
+                    "%.20s: %s; no report (of a running process: gpushim dump %.20s)",
+                    state_file, problem, state_file);
+    } else if (problem) {
         gs_log_line(GS_LOG_ERROR, "%.600s: %s; no report", state_file, problem);
     }
     return status;

@@ -445,6 +445,11 @@ state_bad_case() {
   head -c 8 state >other
   head -c 8 /dev/zero >>other
   tail -c +17 state >>other
+  cp empty 4712
+  state_report process 4711 4712 # a process is asked by another command; a file may have a number as its name
+  expect_status process 1
+  expect_equal 'a process, a file' "gpushim: 4711: no such file or directory; no report (of a running process: gpushim dump 4711)
+gpushim: 4712: not a state file of gpushim; no report" "$(<process.err)"
   state_report found missing folder empty text cut7 cut100 cut5000 cut60000 other state
   expect_status found 1
   expect_count found.out 'SUMMARY: gpushim:' 1
