@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "shim/settings/log.h"
@@ -64,6 +65,31 @@ char *gs_path_absolute(size_t row, const char *value)
     return strlen(whole) < GS_OPTIONS_PATH_BYTES ? strdup(whole) : NULL;
 }
 
+/* The library's line about a file that it cannot write comes hours later, maybe, and in
+ * the log file. The folder may be one that the command makes. */
+static void warn_of_no_folder(size_t row, const char *file)
+{
+    static const enum gs_option_row written[] = {
+        GS_OPTION_ROW_output_file, GS_OPTION_ROW_metrics_file, GS_OPTION_ROW_state_file,
+        GS_OPTION_ROW_trace_file, GS_OPTION_ROW_write_suppressions};
+    char folder[PATH_MAX], option[GS_OPTION_ARGUMENT_BYTES];
+    struct stat info;
+    size_t i = 0;
+    while (i < GS_ARRAY_LEN(written) && written[i] != row) {
+        i++;
+    }
+    const char *slash = strrchr(file, '/');
+    int length = slash ? (int)(slash - file) : 0;
+    if (i == GS_ARRAY_LEN(written) || !slash || memchr(file, '%', (size_t)length) ||
+        snprintf(folder, sizeof(folder), "%.*s/", length, file) >= (int)sizeof(folder) ||
+        stat(folder, &info) == 0) {
+        return;
+    }
+    gs_launcher_warn("%s: %.*s: %s; no file unless the command creates that folder",
+                     gs_option_argument(gs_options_table[row].name, option), length, file,
+                     gs_output_error_text(errno));
+}
+
 void gs_paths_make_absolute(void)
 {
     for (size_t i = 0; i < GS_OPTIONS_COUNT; i++) {
@@ -71,6 +97,9 @@ void gs_paths_make_absolute(void)
         char *whole = value ? gs_path_absolute(i, value) : NULL;
         if (whole) {
             (void)setenv(name, whole, 1);
+        }
+        if (value && gs_arguments_is_set(name)) {
+            warn_of_no_folder(i, whole ? whole : value);
         }
         free(whole);
     }
