@@ -301,8 +301,9 @@ static bool attach(pid_t pid, unsigned wait_ms)
     printf("; what it allocates from now on is recorded\n");
     (void)fflush(stdout); /* in order with messages */
     if (reply.kept) {
-        gs_launcher_warn("process %ld: its options stay those of the first attach",
-                         (long)pid);
+        gs_launcher_warn("process %ld: its options stay those of the first attach; "
+                         "gpushim set %ld changes some",
+                         (long)pid, (long)pid);
     }
     if (reply.partly) {
         gs_launcher_warn("process %ld: libraries came and went: calls of some may be "

@@ -221,7 +221,8 @@ attach_again_case() {
   expect_status twice 1
   expect_quiet second
   expect_text second.out "^$pid: attached before: "
-  expect_equal 'other options' "gpushim: process $pid: its options stay those of the first attach" "$(<other.err)"
+  expect_equal 'other options' "gpushim: process $pid: its options stay those of the first attach; gpushim set $pid changes some" \
+    "$(<other.err)"
   expect_equal 'detached twice' "gpushim: process $pid: gpushim is not attached to it" "$(<twice.err)"
   expect_quiet back
   expect_text last.out "^$pid: detached: its calls go to the driver alone [(][1-9][0-9]* pointers? restored[)]\$"
