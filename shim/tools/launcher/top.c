@@ -6,6 +6,7 @@
  * Owns: nothing.   Lock: none; one thread.   Design: docs/state.md
  */
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -31,8 +32,6 @@
 #define PLACES_SHARE 20
 /* Waits are this long at most: a signal just before one is seen late. */
 #define WAIT_MS 250
-/* Columns of a terminal that has room for all of the table. */
-#define COLUMNS_MIN 80
 
 /* ---- arguments --------------------------------------------------------------------- */
 
@@ -109,10 +108,10 @@ static bool print(struct gs_top_list *list)
         gs_top_write_hint(list, &text);
     } else {
         gs_top_write_devices(list, &text);
-        gs_top_write_columns(false, &text);
+        gs_top_write_columns(UINT_MAX, &text);
     }
     for (size_t i = 0; i < list->count; i++) {
-        gs_top_write_row(&list->rows[i], false, &text);
+        gs_top_write_row(&list->rows[i], UINT_MAX, &text);
     }
     bool written = text.data && fwrite(text.data, 1, text.length, stdout) == text.length;
     gs_text_free(&text);
@@ -207,7 +206,6 @@ static void write_list(struct screen *screen, struct gs_text *text, unsigned *ma
 {
     struct gs_top_list *list = screen->list;
     size_t rows = room(screen);
-    bool narrow = screen->columns < COLUMNS_MIN;
     if (screen->chosen < screen->first) {
         screen->first = screen->chosen;
     }
@@ -219,10 +217,10 @@ static void write_list(struct screen *screen, struct gs_text *text, unsigned *ma
     }
     gs_top_write_head(list, text);
     gs_top_write_devices(list, text);
-    gs_top_write_columns(narrow, text);
+    gs_top_write_columns(screen->columns, text);
     for (size_t i = screen->first; i < screen->first + rows; i++) {
         if (i < list->count) {
-            gs_top_write_row(&list->rows[i], narrow, text);
+            gs_top_write_row(&list->rows[i], screen->columns, text);
         } else if (i == 0) {
             if (list->filter[0] || rows < 2) {
                 gs_text_add(text, list->filter[0] ? "  no process matches the filter\n"

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "gs_printable.h"
 #include "shim/tools/reader/ask.h"
 #include "shim/tools/reader/report_file.h"
 #include "shim/tools/reader/scope_table.h"
@@ -110,10 +111,16 @@ static void write_cells(bool narrow, const char *pid, const char *device,
     }
 }
 
-void gs_top_write_columns(bool narrow, struct gs_text *text)
+/* Some columns are left out below 80. */
+static bool is_narrow(unsigned columns)
 {
-    write_cells(narrow, "PID", "GPU", "LIVE", "RESERVED", "PEAK", "GROWTH", "ALLOCS/S",
-                text);
+    return columns < 80;
+}
+
+void gs_top_write_columns(unsigned columns, struct gs_text *text)
+{
+    write_cells(is_narrow(columns), "PID", "GPU", "LIVE", "RESERVED", "PEAK", "GROWTH",
+                "ALLOCS/S", text);
     gs_text_add(text, "COMMAND\n");
 }
 
@@ -132,8 +139,29 @@ static const char *rate_text(double rate, char out[32])
     return out;
 }
 
-void gs_top_write_row(const struct gs_top_row *row, bool narrow, struct gs_text *text)
+/* A command that does not fit is written without the folders of its words, so that the
+ * name of the program, or of its script, comes before the end of the line. */
+static void write_command(const char *command, size_t columns, struct gs_text *text)
 {
+    bool fits = gs_printable_columns(command) <= columns;
+    while (*command) {
+        size_t length = strcspn(command, " ");
+        const char *end = command + length, *name = command;
+        const char *slash = length > 1 ? memrchr(command, '/', length - 1) : NULL;
+        if (!fits && slash && command[0] != '-' && !memchr(command, ':', length)) {
+            name = slash + 1;
+        }
+        gs_text_add_bytes(text, name, (size_t)(end - name));
+        gs_text_add_bytes(text, " ", *end ? 1 : 0);
+        command = end + (*end ? 1 : 0);
+    }
+    gs_text_add(text, "\n");
+}
+
+void gs_top_write_row(const struct gs_top_row *row, unsigned columns,
+                      struct gs_text *text)
+{
+    size_t start = text->length;
     const struct gs_state_process *process = &row->totals->process;
     const struct gs_live_totals_row *memory = row->memory;
     bool host = memory->device == GS_LIVE_TOTALS_HOST;
@@ -149,8 +177,8 @@ void gs_top_write_row(const struct gs_top_row *row, bool narrow, struct gs_text 
         (void)snprintf(growth, sizeof(growth), "%c%s", row->growth_bytes > 0 ? '+' : '-',
                        gs_text_bytes((uint64_t)llabs(row->growth_bytes), bytes));
     }
-    write_cells(narrow, pid, device, gs_text_bytes(memory->live_bytes, live), reserved,
-                gs_text_bytes(memory->peak_bytes, peak), growth,
+    write_cells(is_narrow(columns), pid, device, gs_text_bytes(memory->live_bytes, live),
+                reserved, gs_text_bytes(memory->peak_bytes, peak), growth,
                 rate_text(row->rate, rate), text);
     if (row->ended) {
         gs_text_add(text, "(%s) ", gs_state_ending(process));
@@ -167,7 +195,8 @@ void gs_top_write_row(const struct gs_top_row *row, bool narrow, struct gs_text 
     if (process->rank >= 0) {
         gs_text_add(text, "rank %d: ", process->rank);
     }
-    gs_text_add(text, "%s\n", process->command);
+    size_t used = text->length - start;
+    write_command(process->command, used < columns ? columns - used : 0, text);
 }
 
 void gs_top_write_problem(const struct gs_top_list *list, struct gs_text *text)

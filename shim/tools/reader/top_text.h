@@ -10,13 +10,15 @@
 
 /* The time, processes and their sum: one line. */
 void gs_top_write_head(const struct gs_top_list *list, struct gs_text *text);
-/* The columns' names; `narrow`: without those that a narrow terminal has no room for. */
 /* A line with the sums of each device. Sorts them. */
 void gs_top_write_devices(struct gs_top_list *list, struct gs_text *text);
 /* Two lines for a list without processes. */
 void gs_top_write_hint(const struct gs_top_list *list, struct gs_text *text);
-void gs_top_write_columns(bool narrow, struct gs_text *text);
-void gs_top_write_row(const struct gs_top_row *row, bool narrow, struct gs_text *text);
+/* The names of the table's columns, and a row, for a screen of so many columns: a narrow
+ * one has fewer, and a long command there no folders. */
+void gs_top_write_columns(unsigned columns, struct gs_text *text);
+void gs_top_write_row(const struct gs_top_row *row, unsigned columns,
+                      struct gs_text *text);
 /* The file that cannot be read, if there is one: a line, or nothing. */
 void gs_top_write_problem(const struct gs_top_list *list, struct gs_text *text);
 

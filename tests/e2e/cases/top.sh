@@ -329,6 +329,23 @@ top_keys_case() {
 }
 add_case "top keys" top_keys_case
 
+# Would see a long path that pushes the names of program and script off the screen.
+top_narrow_case() {
+  start_programs 1
+  start_screen 60 12 -- -d 0.2 live
+  expect_screen ' rank 0: killed_linked ask over *$'
+  keys q
+  expect_restored 0
+  tmux -L "$socket" kill-server
+  rm ended
+  start_screen 400 12 -- -d 0.2 live
+  expect_screen ' rank 0: [^ ]*/apps/killed_linked ask [^ ]*/over *$'
+  keys q
+  end_programs
+  expect_restored 0
+}
+add_case "top on a narrow screen" top_narrow_case
+
 # The row that the keys choose is the one that Enter opens, and is on the screen however short the screen is.
 top_rows_case() {
   local order=() key
