@@ -54,6 +54,19 @@ static int compare_devices(const void *left, const void *right)
                        (a->memory->device < b->memory->device);
 }
 
+/* Whether another device of the list has the same number: processes that see different
+ * devices (CUDA_VISIBLE_DEVICES) call each of them GPU 0. */
+static bool is_ambiguous(const struct gs_top_list *list, unsigned which)
+{
+    const struct gs_top_device *device = &list->devices[which];
+    for (unsigned i = 0; i < list->device_count; i++) {
+        if (i != which && compare_devices(&list->devices[i], device) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void gs_top_write_devices(struct gs_top_list *list, struct gs_text *text)
 {
     const char *space = "";
@@ -73,8 +86,9 @@ void gs_top_write_devices(struct gs_top_list *list, struct gs_text *text)
         if (device->memory->device == GS_LIVE_TOTALS_HOST) {
             gs_text_add(text, "host: %s live", gs_text_bytes(device->live_bytes, live));
         } else {
-            gs_text_add(text, "GPU %u: %s live, %s reserved", device->memory->device,
-                        gs_text_bytes(device->live_bytes, live),
+            const char *bus = is_ambiguous(list, i) ? device->memory->bus : "";
+            gs_text_add(text, "GPU %u%s%s: %s live, %s reserved", device->memory->device,
+                        bus[0] ? " " : "", bus, gs_text_bytes(device->live_bytes, live),
                         gs_text_bytes(device->reserved_bytes, reserved));
         }
         space = "   ";

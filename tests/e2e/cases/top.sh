@@ -329,6 +329,20 @@ top_keys_case() {
 }
 add_case "top keys" top_keys_case
 
+# Two devices that their processes call GPU 0, as with CUDA_VISIBLE_DEVICES. Would see two sums of one name.
+top_same_number_case() {
+  start_programs 1
+  mv live known
+  start_programs 1 CUDASIM_FAIL='cuDeviceGetPCIBusId:*=999'
+  run_in top -- "$build/gpushim" top --once known live
+  run_in one -- "$build/gpushim" top --once known
+  end_programs
+  expect_text top.out '^(GPU 0: .* reserved   )?GPU 0 [0-9a-f:.]+: [0-9.]+ MiB live, [0-9.]+ MiB reserved( |$)'
+  expect_count top.out '^.*GPU 0: ' 1
+  expect_text one.out '^GPU 0: '
+}
+add_case "top of devices with one number" top_same_number_case
+
 # Would see a long path that pushes the names of program and script off the screen.
 top_narrow_case() {
   start_programs 1
