@@ -123,7 +123,7 @@ PY
 }
 add_case "scopes in files" scopes_files_case
 
-# The page has the same table; CSV names the scope of each call site.
+# The page has the same table; CSV and the page's table of call sites name the scope of each.
 scopes_page_case() {
   need python3
   need node
@@ -136,6 +136,8 @@ scopes_page_case() {
   python3 -S "$here/page.py" page.html out.json . || fail 'the page'
   node "$here/page.js" . >said || fail 'the script of the page'
   expect_text said '^scope: step/forward.*4.88 KiB.*6.84 KiB.*20.5 KiB'
+  expect_text said '^heading: scope'
+  expect_text said '^row: .*[|] step/forward$'
 }
 add_case "scopes on the page" scopes_page_case
 

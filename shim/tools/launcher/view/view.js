@@ -358,6 +358,9 @@ function bytesCell(site) {
   return site.hasOwn ? (site.isEstimate ? 'about ' : '') + bytesText(site.bytes) : 'no memory of its own';
 }
 
+// "step/forward": the outermost frame of its stack; '': none.
+const scopeOf = ({ stack }) => /^\[scope (.*)\]$/.exec(list(report.frames)[list(stack).at(-1)]?.function)?.[1] ?? '';
+
 const columns = [
   { title: 'bytes', number: true, key: (site) => site.bytes, text: bytesCell },
   { title: 'allocations', number: true, key: (site) => site.count, text: (site) => countText(site.count) },
@@ -366,6 +369,7 @@ const columns = [
     text: (site) => site.site.device ?? '' },
   { title: 'function', className: 'name', key: (site) => site.top.name },
   { title: 'file and line', className: 'name', key: (site) => site.top.place },
+  ...(list(report.scopes).length > 0 ? [{ title: 'scope', className: 'extra name', key: (site) => scopeOf(site.site) }] : []),
 ];
 const inOrder = new Intl.Collator('en', { numeric: true }).compare;
 
