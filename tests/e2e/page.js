@@ -174,6 +174,7 @@ say('sum', byId('sum').textContent);
 for (const frame of byId('graph').childNodes)
   say('frame', `${frame.attributes['aria-level'] - 1} ${parseFloat(frame.style.left).toFixed(1)} ${parseFloat(frame.style.width).toFixed(1)} ` +
     `${frame.className} | ${frame.textContent}`);
+say('legend', byId('legend').childNodes.map((one) => one.textContent).join(', '));
 say('shown', byId('frame').textContent);
 say('focus', document.activeElement ? document.activeElement.textContent : '');
 for (const heading of byId('headings').childNodes) say('heading', `${heading.textContent} ${heading.attributes['aria-sort'] || ''}`);

@@ -137,6 +137,8 @@ scopes_page_case() {
   node "$here/page.js" . >said || fail 'the script of the page'
   expect_text said '^scope: step/forward.*4.88 KiB.*6.84 KiB.*20.5 KiB'
   expect_text said '^heading: scope'
+  expect_text said '^frame: .* frame top [|] \[scope step/forward\]$'
+  expect_text said '^legend: program, library, scope, ' # and no Python, whose colour scopes had
   expect_text said '^row: .*[|] step/forward$'
 }
 add_case "scopes on the page" scopes_page_case

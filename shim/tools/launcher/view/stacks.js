@@ -42,7 +42,8 @@ function shownPaths(paths) {
 }
 
 function readFrame(frame) {
-  const module = list(report.modules)[frame.module], line = frame.line ? `:${frame.line}` : '', isPython = frame.address === null;
+  const module = list(report.modules)[frame.module], line = frame.line ? `:${frame.line}` : '', isScope = /^\[scope /.test(frame.function);
+  const isPython = frame.address === null && !isScope;
   const code = module ? `${shownPath(module.path)}+${frame.offset}` : '';
   const name = frame.function || (module ? '??' : frame.address || '??');
   const mark = frame.inlined ? ' (inlined)' : '', place = (frame.file ? shownPath(frame.file) + line : code) + mark;
@@ -51,7 +52,7 @@ function readFrame(frame) {
   for (let i = 0; i < name.length; i++) hash = (hash * 31 + name.charCodeAt(i)) % 65521;
   return {
     name, place, label: frame.function || code || name, file: (frame.file ? frame.file + line : code) + mark,
-    anyLine: frame.file || (module ? shownPath(module.path) : ''), color: origin + (hash % 3),
+    anyLine: frame.file || (module ? shownPath(module.path) : ''), color: isScope ? 'top' : origin + (hash % 3),
     text: `${name} ${place}`.toLowerCase(), isPython, family: frame.family || '', module: module ? baseName(module.path) : '',
   };
 }

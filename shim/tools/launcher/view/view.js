@@ -742,7 +742,7 @@ function start() {
   drawErrors();
   state.errorStacks = stackLists.length;
   startTimeline();
-  for (const [color, word] of [['p0', 'program'], ['l0', 'library'], ['y0', 'Python']])
+  for (const [color, word] of [['p0', 'program'], ['l0', 'library'], ['y0', 'Python'], ['top', 'scope']])
     if (frames.some((frame) => frame.color[0] === color[0])) $('legend').append(element('span', color, word));
   $('all-box').hidden = !frames.some((frame) => frame.family);
   if (!$('all-box').hidden) $('legend').append(element('span', 'fold', 'frameworks, folded'));
