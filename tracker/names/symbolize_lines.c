@@ -17,16 +17,23 @@
 
 #define LEFT_MAX 256u /* names that one child demangles */
 
-/* Can the helper be asked about it, and will it know anything? */
+/* Can the helper be asked about the file? A question is a line, with the path in
+ * quotation marks. */
+static bool may_be_asked(const char *path)
+{
+    return strpbrk(path, "\"\n\r") == NULL;
+}
+
+/* Will the helper know anything about it? */
 static bool may_have_line(const struct gs_symbol_place *place)
 {
     const char *path = place->key.object->found.lines_path;
 
-    return path != NULL && strpbrk(path, "\"\n\r") == NULL;
+    return path != NULL && may_be_asked(path);
 }
 
-/* Names the first file of the program's that has no debug information, and where some is
- * expected. */
+/* Names the first file of the program's without lines, and the reason: no debug
+ * information, or a path that cannot be asked about. */
 static void note_no_lines(struct gs_symbolizer *symbolizer,
                           const struct gs_symbol_request *request)
 {
@@ -35,11 +42,16 @@ static void note_no_lines(struct gs_symbolizer *symbolizer,
     char text[GS_SYMBOLIZER_NOTE_BYTES];
 
     if (symbolizer->lines_note != NULL || module == NULL || found->symbols == NULL ||
-        found->lines_path != NULL || request->place->go ||
+        may_have_line(request->place) || request->place->go ||
         gs_frame_kind(request, module) != GS_FRAME_PROGRAM) {
         return;
     }
-    if (found->problem == GS_OBJECT_LINK_MISSING) {
+    if (found->lines_path != NULL) {
+        snprintf(text, sizeof(text),
+                 "no file and line of %.300s: its path has a quotation mark or a line "
+                 "break; rename it",
+                 module);
+    } else if (found->problem == GS_OBJECT_LINK_MISSING) {
         snprintf(text, sizeof(text),
                  "the debug file of %.140s, %.140s, was not found: name its folder in "
                  "GPUSHIM_DEBUG_DIR",

@@ -110,6 +110,27 @@ leak_no_debug_case() {
 }
 add_case "leaks of a program without debug information" leak_no_debug_case
 
+# Paths that no question to the helper can have. Would see frames without lines, and no reason for it.
+leak_odd_path_case() {
+  local folder
+
+  command -v llvm-symbolizer >/dev/null || need addr2line
+  for folder in 'a"b' $'a\nb' "a'b c"; do
+    mkdir "$folder"
+    cp "$apps/leaky_shared" "$folder/leaky_odd"
+    preloaded shim -- "./$folder/leaky_odd"
+    expect_status shim 0
+    if [[ $folder == *\'* ]]; then
+      expect_text shim.err '#0 build_index +leaky[.]c:[0-9]+'
+      expect_no_text shim.err 'Note: '
+    else
+      expect_text shim.err '#0 build_index +leaky_odd[+]0x'
+      expect_text shim.err 'Note: no file and line of leaky_odd: its path has a quotation mark or a line break; rename it$'
+    fi
+  done
+}
+add_case "leaks of a program with an odd path" leak_odd_path_case
+
 # No helper for lines on the path: functions from the symbol table remain.
 leak_no_helper_case() {
   mkdir empty
