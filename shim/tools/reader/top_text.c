@@ -37,7 +37,7 @@ void gs_top_write_head(const struct gs_top_list *list, struct gs_text *text)
                 gs_text_bytes(list->live_bytes, live),
                 gs_text_bytes(list->reserved_bytes, reserved));
     if (list->ended > 0) {
-        gs_text_add(text, ", %u ended", list->ended);
+        gs_text_add(text, ", %u ended and not shown", list->ended);
     }
     if (list->filter[0]) {
         gs_text_add(text, ", filter: %s", list->filter);

@@ -66,7 +66,7 @@ top_plain_case() {
   # They have ended: a folder has none, a file that is named still tells.
   top over live
   expect_status over 0
-  expect_text over.out '  0 processes, 0 B live, 0 B reserved, 3 ended$'
+  expect_text over.out '  0 processes, 0 B live, 0 B reserved, 3 ended and not shown$'
   expect_text over.out '^  no process with a state file runs in live: start programs with$'
   expect_text over.out '^  gpushim --state-file=FOLDER/%p[.]state, then gpushim top FOLDER$'
   expect_count over.out . 3
@@ -476,7 +476,7 @@ top_ends_case() {
   sleep 2
   tmux -L "$socket" capture-pane -p >screen
   expect_text screen '^ +[0-9]+ +0 .*\(exit 0\) rank 0: '
-  expect_screen '  0 processes, 0 B live, 0 B reserved, 1 ended$'
+  expect_screen '  0 processes, 0 B live, 0 B reserved, 1 ended and not shown$'
   expect_screen '^  no process with a state file runs in live: '
   rm over
   start_programs 1
