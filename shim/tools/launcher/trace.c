@@ -115,7 +115,7 @@ static void choose_path(struct recording *recording, const char *file)
         gs_launcher_fail(GS_EXIT_USAGE, "trace: no name of a file: %.200s", file);
     }
     if (access(recording->wanted, F_OK) == 0) {
-        gs_launcher_fail(GS_EXIT_USAGE, "trace: %.600s: exists", file);
+        gs_launcher_fail(GS_EXIT_USAGE, "trace: %.600s: exists; name a new file", file);
     }
     recording->shown = file;
     recording->elsewhere = is_elsewhere(recording);

@@ -331,7 +331,7 @@ control_trace_bad_case() {
   control_end
   wait $! || fail "a trace that the program's end has ended has status $?"
   expect_status exists 2
-  expect_equal 'what is told' 'gpushim: trace: there: exists' "$(<exists.err)"
+  expect_equal 'what is told' 'gpushim: trace: there: exists; name a new file' "$(<exists.err)"
   expect_told nowhere "GPUSHIM_TRACE_FILE=$PWD/no/where: no such file or directory"
   expect_equal 'what is set' "$pid: GPUSHIM_TRACE_FILE=$PWD/first" "$(<once.out)"
   expect_told again "GPUSHIM_TRACE_FILE=$PWD/second: a trace is being recorded: end it first (GPUSHIM_TRACE_FILE=, gpushim set PID trace-file=)"
