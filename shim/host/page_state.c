@@ -5,7 +5,8 @@
  * caller reads them once, from a mapping that nobody has changed, and the restore clears
  * all other states without a query: each call ends at once where nothing has to change. A
  * policy of mbind is searched for instead: the pages stay where it has placed them, so
- * such memory is of no use to another owner.
+ * such memory is of no use to another owner. No call clears the advice on huge pages,
+ * which changes no answer: it stays.
  *
  * Owns: nothing.   Lock: none.   Design: docs/host-memory.md, "Pinned memory"
  */
@@ -46,10 +47,10 @@ static unsigned state_of(const char *line)
     static const struct {
         char name[3];
         unsigned state;
-    } flags[] = {{"dc", GS_PAGES_NO_FORK},
-                 {"wf", GS_PAGES_WIPED},
-                 {"dd", GS_PAGES_NO_DUMP},
-                 {"lo", GS_PAGES_LOCKED}};
+    } flags[] = {{"dc", GS_PAGES_NO_FORK}, {"wf", GS_PAGES_WIPED},
+                 {"dd", GS_PAGES_NO_DUMP}, {"lo", GS_PAGES_LOCKED},
+                 {"rr", GS_PAGES_READ},    {"sr", GS_PAGES_READ},
+                 {"mg", GS_PAGES_MERGED}};
     unsigned state = GS_PAGES_KNOWN;
 
     for (const char *word = strchr(line, ' '); word; word = strchr(word + 1, ' ')) {
@@ -171,6 +172,8 @@ bool gs_page_state_restore(uint64_t addr, size_t bytes, unsigned made)
                clear_flag(memory, bytes, made & (GS_PAGES_WIPED | GS_PAGES_PRIVATE),
                           MADV_KEEPONFORK) &&
                clear_flag(memory, bytes, made & GS_PAGES_NO_DUMP, MADV_DODUMP) &&
+               clear_flag(memory, bytes, made & GS_PAGES_READ, MADV_NORMAL) &&
+               clear_flag(memory, bytes, made & GS_PAGES_MERGED, MADV_UNMERGEABLE) &&
                ((made & GS_PAGES_LOCKED) || munlock(memory, bytes) == 0);
     }
     errno = saved;

@@ -1,6 +1,6 @@
 /*
  * page_state.h - the state of the pages of pinned memory: protection, what a forked child
- * and a core dump get, memory locks, NUMA policy.
+ * and a core dump get, memory locks, NUMA policy, and advice on how they are read.
  *
  * A program may change the state of its memory (mprotect, madvise, mlock, mbind;
  * InfiniBand libraries do). Natively the state ends with the memory, because the free
@@ -21,6 +21,8 @@ enum gs_page_state {
     GS_PAGES_NO_DUMP = 8,  /* not in a core dump (VM_DONTDUMP) */
     GS_PAGES_LOCKED = 16,  /* mlock (VM_LOCKED) */
     GS_PAGES_PRIVATE = 32, /* anonymous and private: no file's */
+    GS_PAGES_READ = 64, /* the order in which they are read (VM_RAND_READ, VM_SEQ_READ) */
+    GS_PAGES_MERGED = 128, /* equal pages become one (VM_MERGEABLE) */
 };
 
 /*
@@ -41,7 +43,7 @@ unsigned gs_page_state_read(uint64_t addr);
  *         made         from gs_page_state_read
  * Out:    false: the state cannot be restored (a NUMA policy has already placed the
  * pages; a file is mapped there; the kernel refused): free the memory to the driver Cost:
- * six system calls, and one for each 2 MiB Locks:  none; keeps errno
+ * eight system calls, and one for each 2 MiB Locks:  none; keeps errno
  */
 bool gs_page_state_restore(uint64_t addr, size_t bytes, unsigned made);
 

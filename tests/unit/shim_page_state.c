@@ -57,6 +57,27 @@ Test(page_state, is_restored_to_what_was_made)
     }
 }
 
+/* Without it the next owner's pages are read ahead of, or merged, as the last one asked:
+ * no byte differs, so only this sees it. */
+Test(page_state, advice_on_reading_and_merging_is_restored)
+{
+    static const struct {
+        int advice;
+        unsigned state;
+    } given[] = {{MADV_RANDOM, GS_PAGES_READ},
+                 {MADV_SEQUENTIAL, GS_PAGES_READ},
+                 {MADV_MERGEABLE, GS_PAGES_MERGED}};
+    uint64_t addr = map_pages();
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(given); i++) {
+        if (madvise((void *)(uintptr_t)(addr + GS_MIB), GS_MIB, given[i].advice) != 0)
+            continue; /* a kernel without page merging */
+        cr_expect_eq(gs_page_state_read(addr + GS_MIB), MADE | given[i].state, "%zu", i);
+        cr_expect(gs_page_state_restore(addr, BYTES, MADE));
+        cr_expect_eq(gs_page_state_read(addr + GS_MIB), MADE, "%zu", i);
+    }
+}
+
 Test(page_state, unknown_changes_the_protection_alone)
 {
     uint64_t addr = map_pages();
