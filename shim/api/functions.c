@@ -9,10 +9,10 @@
  */
 #include <stdlib.h>
 #include <sys/auxv.h>
-#include <unistd.h>
 
 #include "gs_base.h"
 #include "shim/api/api.h"
+#include "shim/settings/environment.h"
 #include "shim/settings/options.h"
 #include "shim/state/state.h"
 
@@ -96,7 +96,7 @@ static bool is_switched_off(void)
     if (gs_state_peek() || getauxval(AT_SECURE) || !(room = malloc(sizeof(*room)))) {
         return false;
     }
-    gs_options_load(&room->options, environ, false, &room->notes);
+    gs_options_load(&room->options, gs_environment(), false, &room->notes);
     bool off = !room->options.enable;
     free(room);
     return off;

@@ -11,7 +11,6 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "shim/checks/quarantine.h"
 #include "shim/cuda/nvml_names.h"
@@ -20,6 +19,7 @@
 #include "shim/link/elf_module.h"
 #include "shim/link/library_hooks.h"
 #include "shim/order/full_wait.h"
+#include "shim/settings/environment.h"
 #include "shim/state/state.h"
 
 /* ---- CUDA ------------------------------------------------------------------------ */
@@ -153,7 +153,7 @@ static size_t unstarted_total(size_t bytes)
     uint64_t share = gs_share_percent(100);
     bool enabled = true;
     for (size_t i = 0; enabled && i < GS_ARRAY_LEN(names); i++) {
-        const char *text = gs_options_given_text(environ, names[i]);
+        const char *text = gs_options_given_text(gs_environment(), names[i]);
         unsigned row, list;
         reading = *text && !reading ? malloc(sizeof(*reading)) : reading;
         if (*text && reading &&

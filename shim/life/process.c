@@ -29,6 +29,7 @@
 #include "shim/parts.h"
 #include "shim/report/finish.h"
 #include "shim/report/trace_stacks.h"
+#include "shim/settings/environment.h"
 #include "shim/settings/own_thread.h"
 #include "shim/settings/start_folder.h"
 #include "shim/settings/stderr.h"
@@ -153,6 +154,7 @@ __attribute__((constructor)) static void register_handlers(void)
     gs_own_thread_watch_first(gs_parts_first_thread_ends);
     gs_deep_modules_start();
     gs_start_folder_remember(environ);
+    gs_environment_keep(environ);
     for (int i = 0; i < HANDLERS; i++) {
         register_exit(at_exit);
         register_quick_exit(at_quick_exit_handler);

@@ -18,6 +18,7 @@
 #include "shim/link/elf_module.h"
 #include "shim/link/linker.h"
 #include "shim/link/real.h"
+#include "shim/settings/environment.h"
 #include "shim/settings/log.h"
 #include "shim/settings/options.h"
 #include "shim/settings/options_idle.h"
@@ -154,7 +155,7 @@ static void log_options(const struct gs_options *options,
         gs_log_text(notes->text, notes->length);
     }
     if (!getauxval(AT_SECURE)) {
-        gs_options_log_idle(options, environ, log_idle_option);
+        gs_options_log_idle(options, gs_environment(), log_idle_option);
     }
 }
 
@@ -173,7 +174,7 @@ int gs_unseen_end(int status)
         gs_elf_visit(visit_copies, NULL)) {
         return status;
     }
-    gs_options_load(&options, environ, getauxval(AT_SECURE) != 0, &notes);
+    gs_options_load(&options, gs_environment(), getauxval(AT_SECURE) != 0, &notes);
     if (!options.enable) {
         log_options(&options, &notes);
     }

@@ -49,7 +49,9 @@ static uint64_t key; /* of this process's state; under the start lock */
 
 static const char *watcher_name(void)
 {
-    return getauxval(AT_SECURE) ? "" : gs_options_given_text(environ, GS_WATCH_VARIABLE);
+    return getauxval(AT_SECURE)
+               ? ""
+               : gs_options_given_text(gs_environment(), GS_WATCH_VARIABLE);
 }
 
 bool gs_kept_state_asked(void)

@@ -11,7 +11,8 @@
  * child plants and ends by exit_group; the parent frees ends_shared inside          forks
  * in a signal handler within a call of its own ends_shared daemon FILE     forks twice,
  * changes to /, closes 0 to 2, plants, ends; writes FILE when it is there ends_shared
- * rawdaemon FILE  the same, ends by exit_group ends_shared place           plants
+ * rawdaemon FILE  the same, ends by exit_group ends_shared cleandaemon, cleanrawdaemon
+ * the same without a variable of its environment ends_shared place           plants
  * nothing; prints its place, and the number that open returns ends_shared wait FILE
  * plants, writes FILE, waits for a signal ends_shared catch FILE      the same, ends with
  * 17 at SIGTERM ends_shared many            plants, holds 900,000 small blocks, ends by
@@ -90,7 +91,7 @@ static void become_again(const char *which)
         execv("/proc/self/exe", words);
 }
 
-static int be_daemon(const char *file, bool raw)
+static int be_daemon(const char *file, const char *way)
 {
     if (fork() != 0)
         return 0;
@@ -99,13 +100,15 @@ static int be_daemon(const char *file, bool raw)
         _exit(0);
     if (chdir("/") != 0)
         return 7;
+    if (strncmp(way, "clean", 5) == 0)
+        clearenv();
     umask(0);
     close(0), close(1), close(2);
     if (open("/dev/null", O_RDWR) != 0 || dup(0) != 1 || dup(0) != 2)
         return 7;
     keep();
     write_file(file);
-    if (raw)
+    if (strstr(way, "raw"))
         end_raw(0);
     return 0;
 }
@@ -183,8 +186,8 @@ int main(int argc, char **argv)
     const char *way = argc > 1 ? argv[1] : "normal", *file = argc > 2 ? argv[2] : "";
     pthread_t thread;
 
-    if (strcmp(way, "daemon") == 0 || strcmp(way, "rawdaemon") == 0)
-        return be_daemon(file, way[0] == 'r');
+    if (strstr(way, "daemon"))
+        return be_daemon(file, way);
     if (strcmp(way, "place") == 0 || strcmp(way, "second") == 0) {
         APP_OK(gpu_malloc(&planted, 4096));
         APP_OK(gpu_free(planted));

@@ -757,6 +757,11 @@ ends_daemon_case() {
 add_case "ends of a daemon, preloaded" ends_daemon_case preload daemon
 add_case "ends of a daemon, launched" ends_daemon_case launch daemon
 add_case "ends of a daemon by the system call" ends_daemon_case launch rawdaemon
+# Options that are first read after clearenv() are the defaults: no file of the six, and no word.
+add_case "ends of a daemon with a cleaned environment, preloaded" ends_daemon_case preload cleandaemon
+add_case "ends of a daemon with a cleaned environment, launched" ends_daemon_case launch cleandaemon
+# The command keeps the state for a process that still knows of the command.
+add_case "ends of a daemon with a cleaned environment by the system call" ends_daemon_case launch cleanrawdaemon
 
 # ---- another C library -----------------------------------------------------------------
 
