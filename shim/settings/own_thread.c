@@ -114,22 +114,6 @@ bool gs_own_thread_is(pid_t number)
     return false;
 }
 
-bool gs_own_threads_remain(void)
-{
-    char text[512];
-    struct stat tasks;
-    uint64_t links = 3; /* two, and the first thread's */
-    (void)gs_read_text("/proc/self/stat", text, sizeof(text));
-    const char *name_end = strrchr(text, ')');
-    if (!name_end || strncmp(name_end, ") Z", 3) != 0) {
-        return false;
-    }
-    for (size_t i = 0; i < MOST; i++) {
-        links += __atomic_load_n(&slots[i].number, __ATOMIC_ACQUIRE) != 0;
-    }
-    return stat("/proc/self/task", &tasks) == 0 && (uint64_t)tasks.st_nlink <= links;
-}
-
 /* ---- the first thread -------------------------------------------------------------- */
 
 static pthread_key_t first_key;    /* written by the first thread alone */
@@ -137,11 +121,17 @@ static bool first_key_made;        /* likewise */
 static void (*at_first_end)(void); /* immutable after the constructor */
 static bool first_ended;           /* atomic */
 
+static void first_has_ended(void)
+{
+    if (!__atomic_exchange_n(&first_ended, true, __ATOMIC_SEQ_CST) && at_first_end) {
+        at_first_end();
+    }
+}
+
 static void first_ends(void *unused)
 {
     (void)unused;
-    __atomic_store_n(&first_ended, true, __ATOMIC_SEQ_CST);
-    at_first_end();
+    first_has_ended();
 }
 
 static void watch_first(void)
@@ -166,6 +156,25 @@ void gs_own_thread_watch_first(void (*ends)(void))
 bool gs_first_thread_ended(void)
 {
     return __atomic_load_n(&first_ended, __ATOMIC_SEQ_CST);
+}
+
+/* ---- the last threads -------------------------------------------------------------- */
+
+bool gs_own_threads_remain(void)
+{
+    char text[512];
+    struct stat tasks;
+    uint64_t links = 3; /* two, and the first thread's */
+    (void)gs_read_text("/proc/self/stat", text, sizeof(text));
+    const char *name_end = strrchr(text, ')');
+    if (!name_end || strncmp(name_end, ") Z", 3) != 0) {
+        return false;
+    }
+    first_has_ended(); /* by the system call it ends without its key's destructor */
+    for (size_t i = 0; i < MOST; i++) {
+        links += __atomic_load_n(&slots[i].number, __ATOMIC_ACQUIRE) != 0;
+    }
+    return stat("/proc/self/task", &tasks) == 0 && (uint64_t)tasks.st_nlink <= links;
 }
 
 /* ---- start and fork ---------------------------------------------------------------- */

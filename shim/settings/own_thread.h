@@ -23,12 +23,14 @@ bool gs_own_thread(const char *name, void *(*body)(void *));
 bool gs_own_thread_is(pid_t number);
 
 /* Returns true if the program's threads have ended, the first one too: a thread of the
- * library's that waits must end now, or the process never does. */
+ * library's that waits must end now, or the process never does. Notices a first thread
+ * that the system call has ended, and has the watcher called. */
 bool gs_own_threads_remain(void);
 
 /* Has `ends` called when the process's first thread ends by pthread_exit or is cancelled,
- * in that thread. Call it in the first thread; in any other nothing is watched until the
- * first thread starts the library. */
+ * in that thread; later, in another, when it ends by the system call. Call it in the
+ * first thread; in any other nothing is watched until the first thread starts the
+ * library. */
 void gs_own_thread_watch_first(void (*ends)(void));
 /* Returns true from that call on. */
 bool gs_first_thread_ended(void);

@@ -4,7 +4,8 @@
  *
  *   ends_shared normal|raw|abort|crash|kill|int|quit|term|hup   plants, and ends so; raw:
  * the system call exit_group, as Go programs do ends_shared raw9            with the
- * status 9 ends_shared handlers        an exit handler crashes ends_shared leader the
+ * status 9 ends_shared handlers        an exit handler crashes ends_shared gone the
+ * only thread ends by the system call exit ends_shared leader the
  * main thread ends by the system call exit, another by exit ends_shared image becomes
  * /bin/true by the system call execve ends_shared again ENV|CLEAN plants, becomes itself
  * with the environment, or with what it needs alone; frees all ends_shared child a forked
@@ -221,6 +222,13 @@ int main(int argc, char **argv)
         atexit(crash);
     if (strcmp(way, "leader") == 0) {
         pthread_create(&thread, NULL, exit_later, NULL);
+        syscall(SYS_exit, 0);
+    }
+    if (strcmp(way, "gone") == 0) {
+        gpu_ptr freed;
+
+        APP_OK(gpu_malloc(&freed, 4096));
+        APP_OK(gpu_free(freed));
         syscall(SYS_exit, 0);
     }
     if (strcmp(way, "image") == 0) {

@@ -45,7 +45,8 @@ ends_case() {
   expect_only_report shim.err
   expect_planted shim.err "$sources/tests/apps/ends.c"
 }
-for way in normal raw raw9 abort crash kill int quit term hup handlers leader; do
+# gone: without its end the library's thread that the command asks would keep the process for good.
+for way in normal raw raw9 abort crash kill int quit term hup handlers leader gone; do
   for option in --watch=beside --watch=parent --error-exitcode=7 --summary; do
     add_case "ends $way $option" ends_case "$way" "$option"
   done
