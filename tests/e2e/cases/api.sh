@@ -428,6 +428,20 @@ for version in 3.8 3.11 3.13; do
   add_case "api python buffers $version" api_buffers_case "$version"
 done
 
+# The line that made a buffer comes first, not one of the module's, from whose source folder it is used here.
+api_buffer_owner_case() {
+  find_python "$1"
+  printf '%s\n' 'import os' 'from gpushim.buffer import Buffer' 'def serve():' \
+    '    return Buffer((1024,), "<f4")' 'kept = serve()' 'os._exit(0)' >own.py
+  preloaded shim PYTHONPATH="$sources/include/python" -- "$python" -SB own.py
+  expect_text shim.err '#0 serve +own[.]py:4$'
+  expect_text shim.err '^==[0-9]+==   own[.]py +4[.]00 KiB +1$'
+  expect_no_text shim.err 'buffers?[.]py'
+}
+for version in 3.8 3.13; do
+  add_case "api python buffer's owner $version" api_buffer_owner_case "$version"
+done
+
 # DLPack as the protocol wants it, refused capsules, and tensors that outlive the interpreter.
 for version in 3.8 3.11 3.13; do
   add_case "api python dlpack $version" python_program_case "$version" dlpack
