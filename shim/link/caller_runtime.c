@@ -35,12 +35,23 @@ static bool is_runtime(const struct gs_module_ref *module)
     return gs_elf_callable(module, "cudaGetDeviceCount") != NULL;
 }
 
+static int visit_tool(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct gs_module_ref module = gs_elf_module_in(info);
+    (void)size;
+    return !gs_linker_is_own(&module) && gs_elf_callable(&module, data) &&
+           !is_runtime(&module);
+}
+
 /* The next definition in a library after the shim that replaces this call too, and is not
- * a runtime. */
+ * a runtime. Most processes have no such library. dlsym would take the lock that dlopen
+ * holds while a library's constructors run, and a constructor may wait for the thread
+ * that makes this call: dlsym is called only where a library defines the call. */
 static void *other_tool(const char *name)
 {
     struct gs_module_ref module;
-    void *next = gs_linker_next(name);
+    void *next =
+        gs_elf_visit(visit_tool, (void *)(uintptr_t)name) ? gs_linker_next(name) : NULL;
     if (!next || gs_elf_module_of(next, &module) != GS_OK || is_runtime(&module)) {
         return NULL;
     }

@@ -291,3 +291,54 @@ no_debug_case() {
   done
 }
 add_case "linking without DT_DEBUG" no_debug_case
+
+# A library's constructor and destructor wait for a thread of their own that makes CUDA calls. dlopen and dlclose
+# hold the loader's lock meanwhile. This case alone sees a call that takes this lock when the program has already
+# used CUDA: then nothing ends.
+waiting_constructor_case() {
+  need gcc
+  cat >part.c <<'C'
+#include <pthread.h>
+#include <stdio.h>
+extern int cudaMalloc(void **, size_t), cudaFree(void *), cudaMallocHost(void **, size_t), cudaFreeHost(void *);
+static void *use(void *unused)
+{
+    void *block, *pinned;
+    printf("%d", cudaMalloc(&block, 1000));
+    printf(" %d", cudaMallocHost(&pinned, 1000));
+    printf(" %d", cudaFree(block));
+    printf(" %d\n", cudaFreeHost(pinned));
+    return unused;
+}
+static void use_in_thread(void)
+{
+    pthread_t thread;
+    pthread_create(&thread, NULL, use, NULL);
+    pthread_join(thread, NULL);
+}
+__attribute__((constructor)) static void begin(void) { use_in_thread(); }
+__attribute__((destructor)) static void end(void) { use_in_thread(); }
+C
+  cat >program.c <<'C'
+#include <dlfcn.h>
+#include <stdio.h>
+#include <unistd.h>
+extern int cudaMalloc(void **, size_t), cudaFree(void *), cudaMallocHost(void **, size_t), cudaFreeHost(void *);
+int main(void)
+{
+    void *block, *pinned, *part;
+    int failed = cudaMalloc(&block, 1000) || cudaFree(block) || cudaMallocHost(&pinned, 1000) || cudaFreeHost(pinned);
+    alarm(20);
+    part = dlopen("./part.so", RTLD_NOW);
+    failed = failed || !part || dlclose(part);
+    printf("%d\n", failed);
+    return failed;
+}
+C
+  gcc -shared -fPIC part.c -o part.so -L"$build/sim" -lcudart -lpthread || fail "gcc"
+  gcc program.c -o program -L"$build/sim" -lcudart -ldl || fail "gcc"
+  same_as_native -- ./program
+  expect_status shim 0
+  expect_clean shim.err
+}
+add_case "linking a constructor that waits for a thread" waiting_constructor_case
