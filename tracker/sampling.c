@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "gs_float_mode.h"
+
 #define LN2         0.69314718055994530942
 #define RANDOM_BITS 53
 
@@ -81,9 +83,11 @@ static uint64_t next_random(void)
 static void draw_distance(uint64_t distance_bytes)
 {
     uint64_t u = (next_random() >> (64 - RANDOM_BITS)) + 1;
+    struct gs_float_mode mode = gs_float_mode_begin();
 
     own.distance_bytes = distance_bytes;
     own.left = (uint64_t)(gs_sampling_minus_log(u) * (double)distance_bytes);
+    gs_float_mode_end(mode);
 }
 
 void gs_sampling_seed(uint64_t seed)

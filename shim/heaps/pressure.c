@@ -11,6 +11,7 @@
 
 #include <string.h>
 
+#include "gs_float_mode.h"
 #include "gs_locks.h"
 #include "shim/limits/mem_limits.h"
 #include "shim/memory/tell.h"
@@ -110,6 +111,7 @@ static bool find_use(struct gs_state *state, int ordinal, struct use *out)
     if (!gs_limits_in_use(state, ordinal, out->limits)) {
         return false;
     }
+    struct gs_float_mode mode = gs_float_mode_begin();
     out->fullest = out->limits;
     out->share = 0;
     for (size_t i = 0; i < GS_LIMITS; i++) {
@@ -121,18 +123,21 @@ static bool find_use(struct gs_state *state, int ordinal, struct use *out)
             out->share = share < 1 ? share : 1;
         }
     }
+    gs_float_mode_end(mode);
     return true;
 }
 
 /* The pressure_lock is held. */
 static gpushim_pressure level_at(const struct device *device, double share)
 {
+    struct gs_float_mode mode = gs_float_mode_begin();
     double moved = share - device->refused_at;
-    if (device->level == GPUSHIM_OUT_OF_MEMORY && moved < GS_PRESSURE_SLACK &&
-        moved > -GS_PRESSURE_SLACK) {
-        return GPUSHIM_OUT_OF_MEMORY;
-    }
-    return gs_pressure_level(&levels, device->level, share);
+    bool refused = device->level == GPUSHIM_OUT_OF_MEMORY && moved < GS_PRESSURE_SLACK &&
+                   moved > -GS_PRESSURE_SLACK;
+    gpushim_pressure level = refused ? GPUSHIM_OUT_OF_MEMORY
+                                     : gs_pressure_level(&levels, device->level, share);
+    gs_float_mode_end(mode);
+    return level;
 }
 
 static bool would_change(int ordinal, double share)
@@ -228,6 +233,7 @@ static size_t excess_at(gpushim_pressure level, const struct use *use)
     gs_mutex_lock(&pressure_lock);
     double target = levels.target[level], most = 0;
     gs_mutex_unlock(&pressure_lock);
+    struct gs_float_mode mode = gs_float_mode_begin();
     for (size_t i = 0; i < GS_LIMITS && target > 0; i++) {
         const struct gs_limit_use *limit = &use->limits[i];
         double excess = limit->in_bytes
@@ -235,7 +241,9 @@ static size_t excess_at(gpushim_pressure level, const struct use *use)
                             : 0;
         most = excess > most ? excess : most;
     }
-    return (size_t)most;
+    size_t bytes = (size_t)most;
+    gs_float_mode_end(mode);
+    return bytes;
 }
 
 size_t gs_pressure_excess(struct gs_state *state, int ordinal)

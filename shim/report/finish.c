@@ -16,6 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "gs_float_mode.h"
 #include "pool/meta.h"
 #include "shim/checks/redzones.h"
 #include "shim/checks/transfer_calls.h"
@@ -49,6 +50,7 @@ static struct gs_report_device devices[GS_MAX_DEVICES];
 static size_t device_count;
 static char command[GS_COMMAND_BYTES + 8];
 static char hostname[256];
+static struct gs_float_mode float_mode; /* the thread's, before the report */
 
 /* Fills the classes if the report or a file shows them, or a hint may need them; this
  * visits each block. */
@@ -383,6 +385,7 @@ static bool begin_report(struct gs_state *state, int *found)
         *found = REPORT_WRITTEN;
         return false;
     }
+    float_mode = gs_float_mode_begin();
     gs_progress_begin();
     return true;
 }
@@ -402,6 +405,7 @@ static bool begin_in_turn(struct gs_state *state)
 static void end_report(struct gs_state *state, enum reported reported)
 {
     gs_progress_end();
+    gs_float_mode_end(float_mode);
     __atomic_store_n(&state->reported, reported, __ATOMIC_RELEASE);
 }
 

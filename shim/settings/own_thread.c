@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "gs_float_mode.h"
 #include "gs_read_text.h"
 #include "gs_wait.h"
 #include "shim/settings/thread.h"
@@ -33,6 +34,7 @@ static void *run(void *argument)
 {
     struct slot *slot = argument;
     (void)prctl(PR_SET_NAME, slot->name);
+    (void)gs_float_mode_begin(); /* it has that of the thread that started it */
     __atomic_store_n(&slot->number, (pid_t)syscall(SYS_gettid), __ATOMIC_RELEASE);
     (void)slot->body(NULL);
     /* If this is the last thread, the C library calls exit here, and the report is the

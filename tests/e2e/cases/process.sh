@@ -31,6 +31,42 @@ done
 # The shared and the static runtime load the driver then, and glibc's lock stays held in a child of that moment.
 add_case "process fork among first calls" fork_race_case linked first ends
 
+# Floating-point exceptions end a program that has them trapped, and it may read their flags: neither the report, nor
+# what is computed before, raises one of its. Seen here alone: a quotient of the library's on a thread of the program.
+# float_case [VARIABLE...]
+float_case() {
+  need gcc
+  cat >floats.c <<'C'
+#define _GNU_SOURCE
+#include <fenv.h>
+#include <stdio.h>
+extern int cudaMalloc(void **, size_t), cudaFree(void *), cudaDeviceSynchronize(void);
+int main(void)
+{
+    void *block = NULL;
+    int raised;
+    cudaFree(NULL);
+    feclearexcept(FE_ALL_EXCEPT);
+    for (int trapped = 0; trapped < 2; trapped++) {
+        if (trapped)
+            feenableexcept(FE_ALL_EXCEPT);
+        for (size_t i = 1; i < 300; i++)
+            if (cudaMalloc(&block, i * 1000) != 0 || (i % 3 != 0 && cudaFree(block) != 0))
+                return 1;
+        raised = cudaMalloc(&block, (size_t)1 << 40) == 2 ? fetestexcept(FE_ALL_EXCEPT) : -1;
+        printf("raised %d, trapped %d\n", raised, fegetexcept());
+    }
+    return 0;
+}
+C
+  gcc floats.c -o floats -L"$build/sim" -lcudart -lm || fail "gcc"
+  same_as_native "$@" -- ./floats
+  expect_text shim.err 'LEAK 1: '
+}
+add_case "process with trapped floating-point exceptions" float_case
+add_case "process with trapped floating-point exceptions, sampled" float_case GPUSHIM_STACK=sample:4K GPUSHIM_INTERVAL=20ms
+add_case "process with trapped floating-point exceptions, pressure" float_case GPUSHIM_PRESSURE=warning:0.1=shrink:0.05
+
 # Nothing is said for a child that only execs.
 # vfork_case WAY
 vfork_case() {
