@@ -13,9 +13,10 @@
  * it first would fetch it from the CPU page by page.
  *
  * A range with properties (advice, a preferred location, an attached stream) is freed
- * natively. If a device and the CPU cannot access managed memory at the same time (no
- * CONCURRENT_MANAGED_ACCESS), nothing is cached: there the driver moves whole ranges by
- * its own heuristics.
+ * natively, as is one that the program has unmapped; one that it has protected is made
+ * accessible before it is cached. If a device and the CPU cannot access managed memory at
+ * the same time (no CONCURRENT_MANAGED_ACCESS), nothing is cached: there the driver moves
+ * whole ranges by its own heuristics.
  *
  * Owns:  the ranges, the counts.   Lock: the ranges lock themselves; the rest is atomic,
  *        or immutable after start.   Design: docs/host-memory.md
@@ -28,6 +29,7 @@
 #include "shim/heaps/retry.h"
 #include "shim/host/host_pools.h"
 #include "shim/host/managed_ranges.h"
+#include "shim/host/page_state.h"
 #include "shim/memory/tell.h"
 #include "shim/order/all_complete.h"
 #include "shim/order/captures.h"
@@ -251,7 +253,8 @@ static CUresult free_range(struct gs_state *state, struct gs_managed_range *rang
     const struct gs_context *context = (const struct gs_context *)(uintptr_t)range->owner;
     uint64_t point = gs_all_complete_point();
     if (range->spoiled || gs_captures_active() || range->bytes > KEPT_BYTES ||
-        range->bytes > gs_host_idle_limit()) {
+        range->bytes > gs_host_idle_limit() ||
+        !gs_page_state_give_access(range->addr, PAGE_BYTES)) {
         return free_native(state, range);
     }
     if (!gs_context_is_idle(&state->contexts, context)) {

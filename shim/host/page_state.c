@@ -32,6 +32,9 @@
 #ifndef MADV_KEEPONFORK
 #define MADV_KEEPONFORK 19
 #endif
+#ifndef MADV_GUARD_REMOVE
+#define MADV_GUARD_REMOVE 103
+#endif
 
 #define POLICY_STEP_BYTES   (2 * GS_MIB)
 #define TEXT_BYTES          (64 * GS_KIB)
@@ -158,14 +161,29 @@ static bool clear_flag(void *memory, size_t bytes, bool had, int advice)
     return had || madvise(memory, bytes, advice) == 0 || errno == EINVAL;
 }
 
+/* Removes the program's protection and its guards (MADV_GUARD_INSTALL, Linux 6.13). */
+static bool give_access(void *memory, size_t bytes)
+{
+    return mprotect(memory, bytes, PROT_READ | PROT_WRITE) == 0 &&
+           clear_flag(memory, bytes, false, MADV_GUARD_REMOVE);
+}
+
+bool gs_page_state_give_access(uint64_t addr, size_t bytes)
+{
+    int saved = errno;
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): the address of managed memory */
+    bool done = give_access((void *)(uintptr_t)addr, bytes);
+    errno = saved;
+    return done;
+}
+
 bool gs_page_state_restore(uint64_t addr, size_t bytes, unsigned made)
 {
     /* NOLINTNEXTLINE(performance-no-int-to-ptr): the address of pinned memory */
     void *memory = (void *)(uintptr_t)addr;
     int saved = errno;
     bool done = (!(made & GS_PAGES_PRIVATE) || are_private(memory, bytes)) &&
-                !has_any_policy(addr, bytes) &&
-                mprotect(memory, bytes, PROT_READ | PROT_WRITE) == 0;
+                !has_any_policy(addr, bytes) && give_access(memory, bytes);
 
     if (done && (made & GS_PAGES_KNOWN)) {
         done = clear_flag(memory, bytes, made & GS_PAGES_NO_FORK, MADV_DOFORK) &&

@@ -1,6 +1,7 @@
 /*
- * page_state.h - the state of the pages of pinned memory: protection, what a forked child
- * and a core dump get, memory locks, NUMA policy, and advice on how they are read.
+ * page_state.h - the state of the pages of pinned and managed memory: protection, guards,
+ * what a forked child and a core dump get, memory locks, NUMA policy, and advice on how
+ * they are read.
  *
  * A program may change the state of its memory (mprotect, madvise, mlock, mbind;
  * InfiniBand libraries do). Natively the state ends with the memory, because the free
@@ -21,7 +22,7 @@ enum gs_page_state {
     GS_PAGES_NO_DUMP = 8,  /* not in a core dump (VM_DONTDUMP) */
     GS_PAGES_LOCKED = 16,  /* mlock (VM_LOCKED) */
     GS_PAGES_PRIVATE = 32, /* anonymous and private: no file's */
-    GS_PAGES_READ = 64, /* the order in which they are read (VM_RAND_READ, VM_SEQ_READ) */
+    GS_PAGES_READ = 64,    /* read in another order (VM_RAND_READ, VM_SEQ_READ) */
     GS_PAGES_MERGED = 128, /* equal pages become one (VM_MERGEABLE) */
 };
 
@@ -29,8 +30,10 @@ enum gs_page_state {
  * Reads the state of the mapping around an address of the process.
  * In:     addr   of a mapping that the driver has just made
  * Out:    a set of gs_page_state; 0 if /proc/self/smaps cannot be read or has no such
- * mapping Cost:   the kernel walks the process's page tables: milliseconds. Call once a
- * kind of mapping. Locks:  none; keeps errno and acts at no cancellation point
+ *         mapping
+ * Cost:   the kernel walks the process's page tables: milliseconds. Call once a kind of
+ *         mapping.
+ * Locks:  none; keeps errno and acts at no cancellation point
  */
 unsigned gs_page_state_read(uint64_t addr);
 
@@ -42,9 +45,21 @@ unsigned gs_page_state_read(uint64_t addr);
  * In:     addr, bytes  whole pages; nobody uses them
  *         made         from gs_page_state_read
  * Out:    false: the state cannot be restored (a NUMA policy has already placed the
- * pages; a file is mapped there; the kernel refused): free the memory to the driver Cost:
- * eight system calls, and one for each 2 MiB Locks:  none; keeps errno
+ *         pages; a file is mapped there; the kernel refused): free the memory to the
+ *         driver
+ * Cost:   nine system calls, and one for each 2 MiB
+ * Locks:  none; keeps errno
  */
 bool gs_page_state_restore(uint64_t addr, size_t bytes, unsigned made);
+
+/*
+ * Lets the CPU read and write pages that a program may have protected: the smallest part
+ * of a restore, for memory whose other state costs more to restore than to leave.
+ * In:     addr, bytes  whole pages; nobody uses them
+ * Out:    false: no access (unmapped, or the kernel refused): free the memory to the
+ *         driver
+ * Cost:   two system calls   Locks:  none; keeps errno
+ */
+bool gs_page_state_give_access(uint64_t addr, size_t bytes);
 
 #endif

@@ -135,3 +135,20 @@ Test(page_state, memory_that_is_gone_is_not_restored)
     cr_assert_eq(munmap((void *)(uintptr_t)addr, BYTES), 0);
     cr_expect_not(gs_page_state_restore(addr, BYTES, GS_PAGES_KNOWN));
 }
+
+/* Alone sees: a guard that stays where the next owner's bytes are to be. */
+Test(page_state, guards_and_protection_are_removed)
+{
+    uint64_t addr = map_pages();
+
+    if (madvise((void *)(uintptr_t)addr, GS_MIB, 102 /* MADV_GUARD_INSTALL */) != 0)
+        cr_skip_test("no MADV_GUARD_INSTALL here");
+    cr_expect(gs_page_state_restore(addr, BYTES, MADE));
+    *(volatile char *)(uintptr_t)addr = 1;
+    advise(addr, GS_MIB, 102);
+    cr_assert_eq(mprotect((void *)(uintptr_t)addr, BYTES, PROT_NONE), 0);
+    cr_expect(gs_page_state_give_access(addr, BYTES));
+    *(volatile char *)(uintptr_t)addr = 1;
+    cr_assert_eq(munmap((void *)(uintptr_t)addr, BYTES), 0);
+    cr_expect_not(gs_page_state_give_access(addr, BYTES));
+}

@@ -62,6 +62,41 @@ host_pages_case() {
   same_as_native "${@:2}" -- "$apps/hostpools_linked" "$1"
   expect_status native 0
 }
+# Managed and pinned memory that the program has protected, or set guards in, when it frees it: the next owner's zeros
+# are not the first to fault there. Alone sees a signal within cudaMallocManaged, or cudaMallocHost of a large block.
+host_protected_case() {
+  need gcc
+  cat >protected.c <<'C'
+#include <stdio.h>
+#include <sys/mman.h>
+extern int cudaMallocManaged(void **, size_t, unsigned), cudaFree(void *), cudaMallocHost(void **, size_t),
+    cudaFreeHost(void *);
+int main(void)
+{
+    for (int change = 0; change < 4; change++) {
+        size_t bytes[] = {4096, (size_t)4 << 20};
+        for (int pinned = 0; pinned < 2; pinned++) {
+            void *block = NULL;
+            int made = pinned ? cudaMallocHost(&block, bytes[pinned]) : cudaMallocManaged(&block, bytes[pinned], 1);
+            if (change < 2)
+                mprotect(block, bytes[pinned], change ? PROT_READ : PROT_NONE);
+            else
+                madvise(block, bytes[pinned], change == 2 ? 102 /* MADV_GUARD_INSTALL */ : MADV_DONTNEED);
+            printf("%d: %d %d", change, made, pinned ? cudaFreeHost(block) : cudaFree(block));
+            made = pinned ? cudaMallocHost(&block, bytes[pinned]) : cudaMallocManaged(&block, bytes[pinned], 1);
+            printf(", then %d %d\n", made, pinned ? cudaFreeHost(block) : cudaFree(block));
+            fflush(stdout);
+        }
+    }
+    return 0;
+}
+C
+  gcc protected.c -o protected -L"$build/sim" -lcudart || fail "gcc"
+  same_as_native -- ./protected
+  expect_clean shim.err
+}
+add_case "host pools, memory that its owner has protected" host_protected_case
+
 # A file that the program has mapped over its pinned memory is as the program left it: zeros for the next owner end
 # in it otherwise, or with SIGBUS behind its end.
 # host_mapped_over_case BYTES: of the file
