@@ -40,6 +40,7 @@
 #include "shim/order/free_wait.h"
 #include "shim/order/full_wait.h"
 #include "shim/order/visit.h"
+#include "shim/settings/checkers.h"
 #include "shim/settings/log.h"
 #include "shim/state/all_contexts.h"
 #include "shim/state/trim_hold.h"
@@ -197,6 +198,7 @@ static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int 
     gs_visit_end(&visit);
     if (result == CUDA_SUCCESS) {
         *addr = just_mapped = (uint64_t)(uintptr_t)found;
+        gs_checkers_returned(&settings); /* as mapped by this thread */
         const struct gs_driver_range range =
             gs_range_in(own->context, GS_MEMORY_PINNED, *addr, bytes);
         gs_tell_range_added(&range);
@@ -403,6 +405,7 @@ enum gs_status gs_host_alloc(struct gs_state *state, const struct gs_context *co
             return status;
         }
     }
+    gs_checkers_handed_out(&settings);
     clear(gs_hit_addr(block), bytes);
     *out = block;
     return GS_OK;
@@ -513,6 +516,7 @@ CUresult gs_host_free(struct gs_state *state, struct gs_block *block, uint64_t a
     struct gs_heap *heap = gs_hit_heap(block);
     const struct gs_host_heap *own = heap->self;
     bool maintenance;
+    gs_checkers_returned(&settings);
     if (GS_UNLIKELY(!is_idle(state, own->context))) {
         return free_busy(state, block, addr);
     }

@@ -36,6 +36,7 @@
 #include "shim/order/free_wait.h"
 #include "shim/order/full_wait.h"
 #include "shim/order/visit.h"
+#include "shim/settings/checkers.h"
 #include "shim/settings/log.h"
 #include "shim/state/all_contexts.h"
 #include "shim/state/trim_hold.h"
@@ -158,6 +159,7 @@ static CUresult serve(struct gs_state *state, struct gs_managed_range *wish, boo
     size_t made;
     if (keep && gs_ranges_take(ranges, wish, is_ready, state, &range) == GS_OK) {
         __atomic_add_fetch(&hits, 1, __ATOMIC_RELAXED);
+        gs_checkers_handed_out(&ranges);
         memset((void *)(uintptr_t)range.addr, 0, range.bytes); /* no one uses it */
         *out = range.addr;
         return CUDA_SUCCESS;
@@ -240,6 +242,7 @@ static void keep_range(struct gs_state *state, const struct gs_managed_range *ra
                                  .handed_out = true};
     (void)GS_TOLD_FREE(state, &freeing, CUDA_SUCCESS);
     __atomic_store_n(&gs_managed_cached, true, __ATOMIC_RELAXED);
+    gs_checkers_returned(&ranges);
     if (gs_ranges_keep(ranges, range, gs_now_coarse_ns()) != GS_OK) {
         (void)GS_ON_BEHALF("returning memory", false,
                            gs_real()->cuMemFree_v2(range->addr));

@@ -14,6 +14,7 @@
 
 #include "gs_read_text.h"
 #include "shim/link/real.h"
+#include "shim/settings/checkers.h"
 #include "tracker/host_memory.h"
 
 /* The file names, in a mapping, since the caller may have a small stack. */
@@ -77,6 +78,7 @@ static bool is_mig(CUdevice device)
 struct gs_platform gs_platform_read(int device, const char *root, char *const *env)
 {
     int saved_errno = errno;
+    gs_checkers_ignore_begin();
     struct paths *paths = gs_host_map(sizeof(*paths));
     if (paths) {
         paths->root = root;
@@ -89,6 +91,7 @@ struct gs_platform gs_platform_read(int device, const char *root, char *const *e
         .mig = is_mig(device),
     };
     gs_host_unmap(paths, sizeof(*paths));
+    gs_checkers_ignore_end();
     errno = saved_errno;
     return platform;
 }

@@ -32,6 +32,7 @@
 #include "shim/report/outputs.h"
 #include "shim/report/report_settings.h"
 #include "shim/report/statistics.h"
+#include "shim/settings/checkers.h"
 #include "shim/settings/environment.h"
 #include "shim/settings/log.h"
 #include "shim/settings/output.h"
@@ -386,6 +387,7 @@ static bool begin_report(struct gs_state *state, int *found)
         return false;
     }
     float_mode = gs_float_mode_begin();
+    gs_checkers_ignore_begin();
     gs_progress_begin();
     return true;
 }
@@ -405,6 +407,7 @@ static bool begin_in_turn(struct gs_state *state)
 static void end_report(struct gs_state *state, enum reported reported)
 {
     gs_progress_end();
+    gs_checkers_ignore_end();
     gs_float_mode_end(float_mode);
     __atomic_store_n(&state->reported, reported, __ATOMIC_RELEASE);
 }

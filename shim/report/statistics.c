@@ -21,6 +21,7 @@
 #include "shim/limits/spilled.h"
 #include "shim/link/known_functions.h"
 #include "shim/order/single_order.h"
+#include "shim/settings/checkers.h"
 #include "shim/state/cuda_start.h"
 #include "shim/statefile/state_file.h"
 
@@ -134,6 +135,7 @@ static void end(void)
 {
     struct gs_statistics_file *kept = keeping.kept;
     uint64_t current = kept->current;
+    gs_checkers_ignore_begin(); /* `busy` orders the writers */
     if (!kept->uncounted[0]) {
         (void)snprintf(kept->uncounted, GS_KNOWN_NAME_BYTES, "%s", gs_known_ended_by());
     }
@@ -144,6 +146,7 @@ static void end(void)
     (void)snprintf(kept->no_start, GS_KNOWN_NAME_BYTES, "%s", gs_cuda_start_failure());
     kept->order_used = gs_single_order_was_used();
     kept->host_pooled = gs_host_has_served() || gs_managed_has_served();
+    gs_checkers_ignore_end();
     __atomic_store_n(&keeping.kept->current, current == 1 ? 2 : 1, __ATOMIC_RELEASE);
     __atomic_store_n(&keeping.busy, false, __ATOMIC_RELEASE);
 }

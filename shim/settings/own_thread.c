@@ -17,6 +17,7 @@
 #include "gs_float_mode.h"
 #include "gs_read_text.h"
 #include "gs_wait.h"
+#include "shim/settings/checkers.h"
 #include "shim/settings/thread.h"
 
 #define STACK_BYTES (1u << 20)
@@ -36,7 +37,9 @@ static void *run(void *argument)
     (void)prctl(PR_SET_NAME, slot->name);
     (void)gs_float_mode_begin(); /* it has that of the thread that started it */
     __atomic_store_n(&slot->number, (pid_t)syscall(SYS_gettid), __ATOMIC_RELEASE);
+    gs_checkers_ignore_begin();
     (void)slot->body(NULL);
+    gs_checkers_ignore_end();
     /* If this is the last thread, the C library calls exit here, and the report is the
      * program's. */
     gs_thread.depth = 0;

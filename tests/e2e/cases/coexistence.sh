@@ -236,3 +236,66 @@ for value in on off; do
   add_case "beside ThreadSanitizer, the program's own, $value" sanitized_program_case thread $value
   add_case "beside UndefinedBehaviorSanitizer, the program's own, $value" sanitized_program_case undefined $value
 done
+
+# What the library itself reads and writes by the C library, and the memory that its pool passes on, is no finding of
+# the program's sanitizer. The threads' blocks come from one another; the leak makes a report with names. Alone sees:
+# a report that MemorySanitizer ends, a block whose return ThreadSanitizer has not heard of.
+# sanitized_threads_case COMPILER NAME [VARIABLE...]
+sanitized_threads_case() {
+  need "$1"
+  cat >threads.c <<'C'
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+extern int cudaMalloc(void **, size_t), cudaFree(void *), cudaMallocHost(void **, size_t), cudaFreeHost(void *),
+    cudaMallocManaged(void **, size_t, unsigned);
+static void *work(void *number)
+{
+    void *device, *pinned, *managed;
+    for (size_t i = 0; i < 50; i++) {
+        if (cudaMalloc(&device, i * 1000 + 1) || cudaMallocHost(&pinned, i * 100 + 1))
+            return NULL;
+        memset(pinned, 1, i * 100 + 1);
+        if (cudaFree(device) || cudaFreeHost(pinned))
+            return NULL;
+    }
+    for (int i = 0; i < 50; i++) {
+        if (cudaMallocManaged(&managed, 1000, 1))
+            return NULL;
+        memset(managed, 1, 1000);
+        if (cudaFree(managed))
+            return NULL;
+    }
+    return number;
+}
+int main(void)
+{
+    pthread_t threads[4];
+    void *leak, *done;
+    cudaMalloc(&leak, 1 << 20);
+    for (int i = 0; i < 4; i++)
+        pthread_create(&threads[i], NULL, work, threads);
+    for (int i = 0; i < 4; i++) {
+        pthread_join(threads[i], &done);
+        printf("%d\n", done == threads);
+    }
+    return 0;
+}
+C
+  "$1" -g "-fsanitize=$2" threads.c -o threads -L"$build/sim" -lcudart -lpthread 2>gcc.log ||
+    skip "a program built with -fsanitize=$2 by $1: $(tail -n 1 gcc.log)"
+  native native ./threads
+  expect_status native 0
+  preloaded shim "${@:3}" -- ./threads
+  expect_same native shim
+  expect_text shim.err 'LEAK 1: 1.00 MiB in 1 allocation '
+  expect_only_report shim.err
+}
+for compiler in gcc clang; do
+  add_case "beside ThreadSanitizer of $compiler, threads" sanitized_threads_case $compiler thread
+  add_case "beside ThreadSanitizer of $compiler, threads and a state file" sanitized_threads_case $compiler thread \
+    GPUSHIM_STATE_FILE=state
+done
+add_case "beside MemorySanitizer, threads" sanitized_threads_case clang memory
+add_case "beside MemorySanitizer, threads, sampled" sanitized_threads_case clang memory \
+  GPUSHIM_INTERVAL=20ms GPUSHIM_CHECK=args,churn
