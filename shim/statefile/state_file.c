@@ -154,6 +154,14 @@ static bool is_unsafe(int fd)
             info.f_type == SMB_SUPER_MAGIC || info.f_type == CIFS_MAGIC);
 }
 
+/* Makes the next part of the room accessible. The rest is not: what searches the
+ * process's memory, as Memcheck for leaks, would meet a SIGBUS in each word of a page
+ * that the file does not have. */
+static bool give_access(size_t length, size_t more)
+{
+    return mprotect((char *)file.bytes + length, more, PROT_READ | PROT_WRITE) == 0;
+}
+
 /* gs_state_config.grow */
 static bool grow(void *self, size_t length, size_t more)
 {
@@ -164,6 +172,9 @@ static bool grow(void *self, size_t length, size_t more)
     int error = fd < 0 ? errno : gs_output_map_extend(fd, (off_t)length, more);
     if (fd >= 0) {
         close(fd);
+    }
+    if (!error && !give_access(length, more)) {
+        error = errno;
     }
     if (!error) {
         file.length = length + more;
@@ -181,13 +192,16 @@ static bool grow(void *self, size_t length, size_t more)
 static void *map_file(int fd)
 {
     for (size_t i = 0; i < GS_ARRAY_LEN(rooms); i++) {
-        void *bytes = mmap(NULL, rooms[i], PROT_READ | PROT_WRITE,
-                           MAP_SHARED | MAP_NORESERVE, fd, 0);
-        if (bytes != MAP_FAILED) {
+        void *bytes = mmap(NULL, rooms[i], PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+        if (bytes != MAP_FAILED &&
+            mprotect(bytes, FIRST_BYTES, PROT_READ | PROT_WRITE) == 0) {
             /* A child without fork handlers (_Fork, clone) must not write to it. */
             (void)madvise(bytes, rooms[i], MADV_DONTFORK);
             file.room = rooms[i];
             return bytes;
+        }
+        if (bytes != MAP_FAILED) {
+            (void)munmap(bytes, rooms[i]);
         }
     }
     return NULL;
@@ -259,7 +273,7 @@ static bool make_kept(const struct gs_options *options)
 static bool grow_private(void *self, size_t length, size_t more)
 {
     (void)self;
-    if (mprotect((char *)file.bytes + length, more, PROT_READ | PROT_WRITE) != 0) {
+    if (!give_access(length, more)) {
         return false;
     }
     file.length = length + more;
