@@ -50,3 +50,15 @@ bool gs_code_follows_call(uintptr_t address)
     errno = saved;
     return unreadable || (got == LONGEST && is_call(code));
 }
+
+bool gs_word_is_readable(uintptr_t address)
+{
+    uintptr_t word;
+    struct iovec local = {&word, sizeof(word)}, remote = {(void *)address, sizeof(word)};
+    int saved = errno;
+    ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+    bool readable = got == sizeof(word) || (got < 0 && errno != EFAULT);
+
+    errno = saved;
+    return readable;
+}

@@ -28,4 +28,7 @@ static inline uintptr_t gs_code_address(uintptr_t saved)
  * is none. A coroutine's first frame returns to whatever its stack had (greenlet). */
 bool gs_code_follows_call(uintptr_t address);
 
+/* Returns false if the word at the address cannot be read. One system call. */
+bool gs_word_is_readable(uintptr_t address);
+
 #endif

@@ -28,12 +28,21 @@
 #include "tracker/stacks/alt_stack.h"
 #include "tracker/stacks/cfi_rules.h"
 #include "tracker/stacks/code_address.h"
+#include "tracker/stacks/thread_stack.h"
 
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
 #define TRIAL_FRAMES 64
+
+#define STACK_PAGE_BYTES 4096
+/* The number of the frame pointer's register in call frame information. */
+#if defined(__aarch64__)
+#define FRAME_POINTER 29
+#else
+#define FRAME_POINTER 6
+#endif
 
 typedef int libunwind_backtrace(void **buffer, int size);
 typedef int gcc_trace_function(void *context, void *arg);
@@ -43,6 +52,8 @@ struct gcc_bases {
     void *text, *data, *function;
 };
 typedef const void *gcc_find_fde(void *pc, struct gcc_bases *bases);
+typedef uintptr_t gcc_get_cfa(void *context);
+typedef uintptr_t gcc_get_register(void *context, int number);
 
 #define UNLOADS_NOT_SET UINT64_MAX
 
@@ -51,6 +62,8 @@ static _Atomic(libunwind_backtrace *) libunwind_walk;
 static _Atomic(gcc_backtrace *) gcc_walk;
 static _Atomic(gcc_get_ip *) gcc_ip;
 static _Atomic(gcc_find_fde *) gcc_fde; /* NULL also if libgcc has none */
+static _Atomic(gcc_get_cfa *) gcc_cfa;
+static _Atomic(gcc_get_register *) gcc_register;
 /* The loader's count before libunwind's first walk; set once. */
 static _Atomic uint64_t libunwind_unloads = UNLOADS_NOT_SET;
 static _Atomic bool cfi_proven;
@@ -62,6 +75,9 @@ struct gcc_walk_state {
     uintptr_t *frames;
     unsigned count, max;
     bool full;
+    bool known;              /* how the last frame was left: not by a signal */
+    bool broken;             /* the next frame cannot be read */
+    uintptr_t readable_page; /* a page of the stack; 0: none yet */
 };
 
 /* Opens a library for good: the handle is never closed. Not by RTLD_NODELETE: with it
@@ -119,6 +135,9 @@ static bool load_gcc(void)
     }
     atomic_store(&gcc_ip, ip);
     atomic_store(&gcc_fde, (gcc_find_fde *)find_function(library, "_Unwind_Find_FDE"));
+    atomic_store(&gcc_cfa, (gcc_get_cfa *)find_function(library, "_Unwind_GetCFA"));
+    atomic_store(&gcc_register,
+                 (gcc_get_register *)find_function(library, "_Unwind_GetGR"));
     atomic_store(&gcc_walk, walk);
     return true;
 }
@@ -147,6 +166,43 @@ static enum unknown_code judge_code(uintptr_t address)
     return gs_cfi_lacks_frame(fde, address - 1) ? CODE_ENDS : CODE_GOES_ON;
 }
 
+/* gs_unwind_word_visit: the words of a walk lie in few pages. */
+static bool is_readable(void *self, uintptr_t address)
+{
+    struct gcc_walk_state *state = self;
+    uintptr_t high, page = address & ~(uintptr_t)(STACK_PAGE_BYTES - 1);
+
+    if (address % sizeof(uintptr_t) == 0 &&
+        (page == state->readable_page || gs_thread_stack_known(address, &high))) {
+        return true;
+    }
+    if (address % sizeof(uintptr_t) != 0 || !gs_word_is_readable(address)) {
+        return false;
+    }
+    state->readable_page = page;
+    return true;
+}
+
+/*
+ * Returns whether the words can be read that libgcc reads on its way to the next frame.
+ * It looks at none of them before: where code has switched stacks and its call frame
+ * information says nothing of it, as in many a coroutine's, they may lie anywhere.
+ */
+static bool next_is_readable(void *context, uintptr_t pc, struct gcc_walk_state *state)
+{
+    gcc_get_cfa *get_cfa = atomic_load_explicit(&gcc_cfa, memory_order_relaxed);
+    gcc_get_register *get = atomic_load_explicit(&gcc_register, memory_order_relaxed);
+    bool known = state->known;
+
+    if (get_cfa == NULL || get == NULL) {
+        return true;
+    }
+    const struct gs_unwind_registers at = {
+        .pc = pc, .sp = get_cfa(context), .fp = get(context, FRAME_POINTER)};
+    bool readable = gs_unwind_cfi_visit_words(&at, is_readable, state, &state->known);
+    return readable || !known; /* a signal interrupts anywhere: the rule is not sure */
+}
+
 /* _Unwind_Trace_Fn: 0 goes on; anything else (5: end of stack) stops. */
 static int gcc_one_frame(void *context, void *arg)
 {
@@ -165,20 +221,21 @@ static int gcc_one_frame(void *context, void *arg)
     state->frames[state->count] = address;
     code = judge_code(address);
     state->count += code != CODE_IS_NONE;
-    return code == CODE_GOES_ON ? 0 : 5;
+    state->broken = code == CODE_GOES_ON && !next_is_readable(context, address, state);
+    return code == CODE_GOES_ON && !state->broken ? 0 : 5;
 }
 
 static __attribute__((noinline)) unsigned walk_gcc(uintptr_t *frames, unsigned max,
                                                    enum gs_walk_end *end)
 {
     gcc_backtrace *walk = atomic_load_explicit(&gcc_walk, memory_order_acquire);
-    struct gcc_walk_state state = {frames, 0, max, false};
+    struct gcc_walk_state state = {.frames = frames, .max = max, .known = true};
 
     if (walk != NULL && gs_loader_enter()) { /* glibc < 2.35 takes the loader's lock */
         walk(gcc_one_frame, &state);
         gs_loader_leave();
     }
-    *end = state.full ? GS_WALK_FULL : GS_WALK_OUTERMOST;
+    *end = state.full ? GS_WALK_FULL : state.broken ? GS_WALK_STOPPED : GS_WALK_OUTERMOST;
     return state.count;
 }
 

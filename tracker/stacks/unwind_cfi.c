@@ -409,6 +409,36 @@ walk_from(struct frame frame, uintptr_t *frames, unsigned max, enum gs_walk_end 
     }
 }
 
+bool gs_unwind_cfi_visit_words(const struct gs_unwind_registers *at,
+                               gs_unwind_word_visit *visit, void *self, bool *known)
+{
+    uint64_t packed =
+        rule_for(at->pc, at->pc - 1,
+                 atomic_load_explicit(&gs_unwind_cfi_generation, memory_order_acquire));
+    enum gs_step step = gs_cfi_step(packed);
+    enum gs_step_fp fp_rule = gs_cfi_fp(packed);
+    uintptr_t cfa = (step == GS_STEP_FROM_SP ? at->sp : at->fp) +
+                    (uintptr_t)gs_cfi_cfa_offset(packed);
+
+    *known = step < GS_STEP_OUTERMOST;
+    if (!*known) {
+        return true;
+    }
+    if (step == GS_STEP_DEREF_FP) {
+        if (!visit(self, cfa)) {
+            return false;
+        }
+        cfa = stack_word(cfa);
+    }
+    if (!visit(self, cfa + (uintptr_t)gs_cfi_ra_offset(packed))) {
+        return false;
+    }
+    return fp_rule == GS_STEP_FP_SAME || fp_rule == GS_STEP_FP_LOST ||
+           visit(self, fp_rule == GS_STEP_FP_AT_FP
+                           ? at->fp
+                           : cfa + (uintptr_t)gs_cfi_fp_offset(packed));
+}
+
 __attribute__((noinline)) unsigned gs_unwind_cfi(uintptr_t *frames, unsigned max,
                                                  enum gs_walk_end *end)
 {

@@ -96,3 +96,57 @@ small_main_case() {
 for kib in 24 48; do
   add_case "small stacks first thread with $kib KiB" small_main_case "$kib"
 done
+
+# Code that switches stacks by hand says nothing of it in its call frame information, by which a walk then leaves the
+# stack: at its end, where nothing is mapped, to a page that a file does not have, or to any address. Alone sees: a
+# signal in the walk of such a stack.
+# switched_stack_case [VARIABLE...]
+switched_stack_case() {
+  need gcc
+  [[ $(uname -m) == x86_64 ]] || skip "x86-64"
+  cat >switched.c <<'C'
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+extern int cudaMalloc(void **, size_t), cudaFree(void *);
+static void *leak;
+static void work(void)
+{
+    void *block;
+    printf("%d %d %d\n", cudaMalloc(&block, 1000), cudaFree(block), cudaMalloc(&leak, 5000));
+}
+__attribute__((noinline)) static void on_stack(char *top, void (*call)(void), unsigned long frame_pointer)
+{
+    __asm__ volatile("push %%rbp; mov %%rsp, %%r12; mov %%rdi, %%rsp; mov %%rdx, %%rbp; call *%%rsi;"
+                     "mov %%r12, %%rsp; pop %%rbp"
+                     : "+D"(top), "+S"(call), "+d"(frame_pointer)
+                     :
+                     : "r12", "rax", "rcx", "r8", "r9", "r10", "r11", "rbx", "r13", "r14", "r15", "memory", "cc");
+}
+int main(void)
+{
+    const size_t bytes = 1 << 18;
+    int file = memfd_create("stack", 0);
+    work();
+    for (int way = 0; way < 4; way++) {
+        int shared = way == 3 && ftruncate(file, bytes) == 0;
+        char *stack = mmap(NULL, bytes + 8192, PROT_READ | PROT_WRITE,
+                           shared ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, shared ? file : -1, 0);
+        char *top = stack + bytes;
+        if (way == 0)
+            munmap(top, 8192);
+        if (way == 1)
+            mprotect(top, 8192, PROT_NONE);
+        on_stack(top, work, way == 2 ? 0xdeadbeefdeadbeeful : way == 0 ? 0 : (unsigned long)top);
+    }
+    return 0;
+}
+C
+  gcc -O1 -g -mno-red-zone -fno-omit-frame-pointer switched.c -o switched -L"$build/sim" -lcudart || fail "gcc"
+  same_as_native "$@" -- ./switched
+  expect_text shim.err 'work +switched\.c:'
+}
+for way in auto unwind fp; do
+  add_case "small stacks switched by hand, $way" switched_stack_case GPUSHIM_STACK=$way
+done
