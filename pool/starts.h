@@ -28,9 +28,8 @@ struct gs_segment;
 #define GS_STARTS_MIN_BITS 10u
 #define GS_STARTS_MAX_BITS 29u
 #define GS_STARTS_TAG_BITS 28u /* the id is below, four bits of the hash above */
-#define GS_STARTS_DELETED                                                                \
-    ((uint32_t)15 << GS_STARTS_TAG_BITS) /* id 0: a deleted slot                         \
-                                          */
+/* Id 0: a deleted slot. */
+#define GS_STARTS_DELETED ((uint32_t)15 << GS_STARTS_TAG_BITS)
 
 /* Memory that reads as zero is an empty table, of one slot. The fields that every call
  * reads are some lines into the page: the first lines of all pages share a set of the

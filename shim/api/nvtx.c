@@ -8,9 +8,11 @@
  * Ranges nest by thread and by domain, scopes by thread alone: if a range ends that is
  * not the innermost one, those within it end as well and begin again.
  *
- * Owns:  the ranges of a thread, while it is in one; domains and registered texts, for
- * good. Lock:  none, the thread's own.   Source: nvtx3/nvtxDetail/nvtxTypes.h,
- * nvToolsExt.h Design: docs/api.md, "NVTX"
+ * Owns:   the ranges of a thread, while it is in one; domains and registered texts, for
+ *         good.
+ * Lock:   none, the thread's own.
+ * Source: nvtx3/nvtxDetail/nvtxTypes.h, nvToolsExt.h
+ * Design: docs/api.md, "NVTX"
  */
 #include "shim/api/nvtx.h"
 

@@ -7,7 +7,8 @@
  * complete, no further fill or comparison begins in its context.
  *
  * Owns:  the fill streams of all contexts; their streams and buffers end with the
- *        context. Lock:  none; a fill stream is taken by an atomic exchange.
+ *        context.
+ * Lock:  none; a fill stream is taken by an atomic exchange.
  */
 #include "shim/checks/fill_stream.h"
 

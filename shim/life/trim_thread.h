@@ -28,8 +28,8 @@ void gs_trim_thread_start(void);
 /*
  * Asks the thread to return all idle memory of devices, or what is due now, for another
  * thread that must not call the driver. Waits until it has, `wait_ns` at most: memory
- * stays while a context is busy. Returns false if GPUSHIM_POOL_TRIM=thread is off. Out:
- * *given  bytes
+ * stays while a context is busy. Returns false if GPUSHIM_POOL_TRIM=thread is off.
+ * Out: *given  bytes
  */
 bool gs_trim_thread_ask(bool all, uint64_t wait_ns, uint64_t *given);
 

@@ -61,7 +61,8 @@ void gs_limits_nap(uint64_t ns);
 
 /*
  * Returns true if GPUSHIM_MEM_LIMIT has refused memory: the limit has less headroom than
- * the driver has free memory. Out:  *left, *limit  bytes; written only if true
+ * the driver has free memory.
+ * Out: *left, *limit  bytes; written only if true
  */
 bool gs_limits_refused(int device, size_t driver_free, size_t *left, size_t *limit);
 

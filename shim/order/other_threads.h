@@ -1,7 +1,8 @@
 /*
  * other_threads.h - reports whether the calling thread is alone in the process, apart
- * from the driver's own threads. Owns:  the cached result of the last search
- * (other_threads.c).   Lock: its own. Source: rule L5 (single_order.h)
+ * from the driver's own threads.
+ * Owns:   the cached result of the last search (other_threads.c).   Lock: its own.
+ * Source: rule L5 (single_order.h)
  */
 #ifndef GS_OTHER_THREADS_H
 #define GS_OTHER_THREADS_H

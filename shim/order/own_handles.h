@@ -56,8 +56,9 @@ static inline bool gs_own_event(CUevent event)
 
 /*
  * Refuses a call of the program with an event of the library's own, and reports the
- * error. In:  call  the driver's name of the function Returns CUDA_ERROR_INVALID_HANDLE;
- * CUDA_SUCCESS if the event is another.
+ * error.
+ * In:      call  the driver's name of the function
+ * Returns: CUDA_ERROR_INVALID_HANDLE; CUDA_SUCCESS if the event is another
  */
 CUresult gs_own_event_refuse(CUevent event, const char *call);
 

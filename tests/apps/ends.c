@@ -2,22 +2,28 @@
  * ends.c - ends of a process that no exit handler sees, and programs that look at their
  * place among the processes.
  *
- *   ends_shared normal|raw|abort|crash|kill|int|quit|term|hup   plants, and ends so; raw:
- * the system call exit_group, as Go programs do ends_shared raw9            with the
- * status 9 ends_shared handlers        an exit handler crashes ends_shared gone the
- * only thread ends by the system call exit ends_shared leader the
- * main thread ends by the system call exit, another by exit ends_shared image becomes
- * /bin/true by the system call execve ends_shared again ENV|CLEAN plants, becomes itself
- * with the environment, or with what it needs alone; frees all ends_shared child a forked
- * child plants and ends by exit_group; the parent frees ends_shared inside          forks
- * in a signal handler within a call of its own ends_shared daemon FILE     forks twice,
- * changes to /, closes 0 to 2, plants, ends; writes FILE when it is there ends_shared
- * rawdaemon FILE  the same, ends by exit_group ends_shared cleandaemon, cleanrawdaemon
- * the same without a variable of its environment ends_shared place           plants
- * nothing; prints its place, and the number that open returns ends_shared wait FILE
- * plants, writes FILE, waits for a signal ends_shared catch FILE      the same, ends with
- * 17 at SIGTERM ends_shared many            plants, holds 900,000 small blocks, ends by
- * exit_group
+ *   ends_shared WAY
+ *     normal, raw, abort, crash, kill, int, quit, term, hup
+ *                      plants, and ends so; raw: the system call exit_group, as Go
+ *                      programs do
+ *     raw9             with the status 9
+ *     handlers         an exit handler crashes
+ *     gone             the only thread ends by the system call exit
+ *     leader           the main thread ends by the system call exit, another by exit
+ *     image            becomes /bin/true by the system call execve
+ *     again ENV|CLEAN  plants, becomes itself with the environment, or with what it needs
+ *                      alone; frees all
+ *     child            a forked child plants and ends by exit_group; the parent frees
+ *     inside           forks in a signal handler within a call of its own
+ *     daemon FILE      forks twice, changes to /, closes 0 to 2, plants, ends; then
+ *                      writes FILE
+ *     rawdaemon FILE   the same, ends by exit_group
+ *     cleandaemon FILE, cleanrawdaemon FILE
+ *                      the same without a variable of its environment
+ *     place            plants nothing; prints its place, and the number that open returns
+ *     wait FILE        plants, writes FILE, waits for a signal
+ *     catch FILE       the same, ends with 17 at SIGTERM
+ *     many             plants, holds 900,000 small blocks, ends by exit_group
  *
  * Lines that leak end in a comment LEAK: function bytes count, as in leaky.c.
  */

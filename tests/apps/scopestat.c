@@ -5,11 +5,13 @@
  *   scopestat_WAY random N   N random events of four threads, against the program's
  *                            account
  *   scopestat_WAY wrong      scopes that end in another thread, too often, or never;
- * wrong names; a fork within a scope scopestat_WAY reset      memory in a scope whose
- * device is reset scopestat_WAY many N     N scopes of a name each, then two that say
- * what they lack scopestat_WAY rank N     a scope "rank" with N MiB, in it "batch" with
- * one, which only an even N has scopestat_WAY ask FILE   the same with 4 MiB, prints
- * "planted", waits until FILE is there, and frees all
+ *                            wrong names; a fork within a scope
+ *   scopestat_WAY reset      memory in a scope whose device is reset
+ *   scopestat_WAY many N     N scopes of a name each, then two that say what they lack
+ *   scopestat_WAY rank N     a scope "rank" with N MiB, in it "batch" with one, which
+ *                            only an even N has
+ *   scopestat_WAY ask FILE   the same with 4 MiB, prints "planted", waits until FILE is
+ *                            there, and frees all
  *
  * A figure that is wrong ends it with 1. Without the library there are none.
  */

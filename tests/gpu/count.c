@@ -6,9 +6,11 @@
  * exported symbols, dlsym, cuGetProcAddress. Each counted call goes through a trampoline
  * that adds one and jumps to the driver with every argument in place, so one kind serves
  * all signatures. With GPU_COUNT_FILE set, the process appends a line to that file when
- * it ends: its launches, those with attributes, those of graphs. Owns: the counters
- * (atomic on x86-64; elsewhere one thread counts exactly) and the table of the driver's
- * addresses (immutable after the constructor). Lock: none.
+ * it ends: its launches, those with attributes, those of graphs.
+ *
+ * Owns: the counters (atomic on x86-64; elsewhere one thread counts exactly) and the
+ *       table of the driver's addresses (immutable after the constructor).
+ * Lock: none.
  */
 #include "count.h"
 

@@ -4,8 +4,8 @@
  * preloaded one has looked up, and a free that must wait for it.
  *
  * Each program is right natively: the free waits for all work of its context. A layer
- * that counts launches to know that a context is idle does not count these. Source:
- * docs/free.md, "What it cannot see"; include/cudasim_behind.h
+ * that counts launches to know that a context is idle does not count these.
+ * Source: docs/free.md, "What it cannot see"; include/cudasim_behind.h
  */
 #include <dlfcn.h>
 #include <string.h>

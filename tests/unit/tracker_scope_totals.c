@@ -369,7 +369,6 @@ Test(scope_totals, of_threads)
     cr_expect_eq(four.free_bytes, four.alloc_bytes);
     cr_expect_leq(four.peak_bytes, 71 * (THREADS + THREADS));
     cr_expect_eq(all.allocs, four.allocs);
-    cr_expect_leq(all.peak_bytes,
-                  71 * (THREADS + THREADS)); /* events of two threads may
-                                              * change places on the way */
+    /* Events of two threads may change places on the way. */
+    cr_expect_leq(all.peak_bytes, 71 * (THREADS + THREADS));
 }

@@ -2,8 +2,8 @@
  * handle.h - opaque handles (contexts, streams, events, ...) and the reference-counted
  * objects behind them. A handle is the address of a slot in a table that is never
  * unmapped: a stale, foreign or made-up handle is recognised, never dereferenced. A
- * closed handle is the next one to be opened, unless somebody still holds it. Owns: the
- * slots.   Lock: one of a few slot locks, inside only.
+ * closed handle is the next one to be opened, unless somebody still holds it.
+ * Owns: the slots.   Lock: one of a few slot locks, inside only.
  */
 #ifndef SIM_HANDLE_H
 #define SIM_HANDLE_H

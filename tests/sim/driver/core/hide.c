@@ -1,8 +1,9 @@
 /*
  * hide.c - an older driver lacks newer functions: from CUDASIM_DRIVER_VERSION on, their
  * exports leave this library's symbol table when it is loaded, so that dlsym and a
- * program that links them find none, as with a real older driver. Owns:  this library's
- * own table of dynamic symbols, in its memory.   Lock: none; one thread loads a library.
+ * program that links them find none, as with a real older driver.
+ * Owns:   this library's own table of dynamic symbols, in its memory.
+ * Lock:   none; one thread loads a library.
  * Source: System V ABI, "Symbol Table"; symbols.def.
  */
 #include <dlfcn.h>

@@ -1,7 +1,8 @@
 /*
  * thread.h - what the driver knows of a calling thread: its stack of contexts and its
- * default streams. Owns: one record per thread that called the driver, released when the
- * thread ends. Lock: none, only the thread itself looks at it.
+ * default streams.
+ * Owns: one record per thread that called the driver, released when the thread ends.
+ * Lock: none, only the thread itself looks at it.
  */
 #ifndef SIM_THREAD_H
 #define SIM_THREAD_H

@@ -1,8 +1,8 @@
 /*
  * api_context_state.c - what acts on a whole context: synchronization, context-wide
- * events, limits and configurations, peer access. Owns:  nothing.   Lock: context->lock
- * for limits, configurations and peers. Source: Driver API, "Context Management", "Peer
- * Context Memory Access".
+ * events, limits and configurations, peer access.
+ * Owns:   nothing.   Lock: context->lock for limits, configurations and peers.
+ * Source: Driver API, "Context Management", "Peer Context Memory Access".
  */
 #include "capture.h"
 #include "device.h"
