@@ -14,14 +14,14 @@
 static char *const *replaced; /* atomic; NULL: the process's own */
 static char **kept;           /* NULL: there is none, or nothing to keep */
 
-static bool begins_with(const char *entry, const char *prefix)
+static inline bool begins_with(const char *entry, const char *prefix)
 {
     return entry[0] == prefix[0] && strncmp(entry, prefix, strlen(prefix)) == 0;
 }
 
-static bool is_own(const char *entry)
+static inline bool is_own(const char *entry)
 {
-    return begins_with(entry, "GPUSHIM_") || begins_with(entry, "_GPUSHIM_");
+    return begins_with(entry + (entry[0] == '_'), "GPUSHIM_");
 }
 
 static bool has_preload(char *const *variables)
@@ -42,18 +42,9 @@ static bool is_cleaned(char *const *variables)
     return !has_preload(variables);
 }
 
-void gs_environment_keep(char *const *variables)
+/* Copies as many variables of the library as there are, with so many bytes. */
+static void keep(char *const *variables, size_t count, size_t bytes)
 {
-    size_t count = 0, bytes = 0;
-    for (char *const *entry = variables; entry && *entry; entry++) {
-        if (is_own(*entry)) {
-            count++;
-            bytes += strlen(*entry) + 1;
-        }
-    }
-    if (count == 0 || !has_preload(variables) || getauxval(AT_SECURE)) {
-        return;
-    }
     int saved_errno = errno;
     const size_t list_bytes = (count + 1) * sizeof(char *);
     char **list = mmap(NULL, list_bytes + bytes, PROT_READ | PROT_WRITE,
@@ -70,6 +61,21 @@ void gs_environment_keep(char *const *variables)
             text = stpcpy(text, *entry) + 1;
         }
     }
+}
+
+bool gs_environment_keep(char *const *variables)
+{
+    size_t count = 0, bytes = 0;
+    for (char *const *entry = variables; entry && *entry; entry++) {
+        if (is_own(*entry)) {
+            count++;
+            bytes += strlen(*entry) + 1;
+        }
+    }
+    if (count > 0 && has_preload(variables) && !getauxval(AT_SECURE)) {
+        keep(variables, count, bytes);
+    }
+    return count > 0;
 }
 
 char *const *gs_environment(void)

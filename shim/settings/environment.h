@@ -13,8 +13,9 @@
 char *const *gs_environment(void);
 
 /* Called before main: copies the library's variables for a process that removes them and
- * LD_PRELOAD. One that removes less means what it leaves. */
-void gs_environment_keep(char *const *variables);
+ * LD_PRELOAD. One that removes less means what it leaves. Returns whether there are
+ * variables of the library. */
+bool gs_environment_keep(char *const *variables);
 
 /* Makes this the list: "NAME=VALUE", ends with NULL, lives as long as the process. */
 void gs_environment_replace(char *const *variables);
