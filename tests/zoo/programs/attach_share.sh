@@ -19,11 +19,11 @@ phase() {
   if [[ $way == attached ]]; then
     "$BUILD/gpushim" attach "$pid" >"$way.log" 2>&1 || fail 'it does not attach'
   else
-    before=$(count)
+    before=$(count device)
   fi
   : >begin
   await 'done'
-  after=$(count)
+  after=$(count device)
   [[ $way != attached ]] || "$BUILD/gpushim" detach "$pid" >>"$way.log" 2>&1 || fail 'it does not detach'
   : >end
   wait "$pid" || fail "$way: status $?"

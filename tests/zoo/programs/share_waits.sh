@@ -24,7 +24,7 @@ await() {
   fail "no $1"
 }
 
-# count [pinned]: allocations and frees of device memory so far; `pinned`: of pinned memory, too.
+# count device|pinned: allocations and frees of device memory so far; `pinned`: of pinned memory, too.
 count() {
   "$BUILD/gpushim" stats --json "$pid" 2>>stats.log | python3 -Sc '
 import json, sys
