@@ -187,7 +187,7 @@ top_growth_case() {
   pid=$!
   await 20 test -s live/state.data
   start_screen 120 30 -- -d 0.2 live
-  expect_screen ' [+][0-9.]+ [KM]iB +[0-9.k]+  .*/growing_linked '
+  expect_screen ' [+][0-9.]+ [KM]iB +[0-9.k]+  (.*/)?growing_linked '
   keys Enter
   expect_screen '  as of [0-9:]{8}$'
   first=$(grep -E '  as of ' screen)
@@ -270,9 +270,9 @@ top_scopes_case() {
   await 25 grep -qs planted program.out || fail "the program does not start"
   start_screen 160 20 -- -d 0.2 "${@:2}"
   keys / 'scopestat_linked ask' Enter
-  expect_screen ' 5[.]00 MiB .*/scopestat_linked ask '
+  expect_screen ' 5[.]00 MiB .*[ /]scopestat_linked ask '
   keys m
-  expect_screen '^process [0-9]+  .*/scopestat_linked ask '
+  expect_screen '^process [0-9]+  (.*/)?scopestat_linked ask '
   expect_screen '^ +LIVE +PEAK ALLOCATED +ALLOCS +BEGUN  SCOPE [(]AND WITHIN[)]$'
   expect_screen '^ 5[.]00 MiB  5[.]00 MiB  5[.]00 MiB +2 +1  rank$'
   expect_screen '^ 1[.]00 MiB  1[.]00 MiB  1[.]00 MiB +1 +1  rank/batch$'
