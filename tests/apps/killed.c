@@ -26,6 +26,7 @@
 static gpu_ptr planted[8];
 static void *pinned;
 static unsigned turns;
+static bool hurry; /* atomic */
 static volatile int *volatile nowhere;
 
 APP_FRAME static void keep_large(void)
@@ -54,6 +55,8 @@ APP_FRAME static void plant(void)
     keep_pinned();
 }
 
+/* At a pace, so that what is recorded is as much on a fast machine; then as fast as can
+ * be, so that the end comes in the midst of a call. */
 static void *churn(void *unused)
 {
     gpu_ptr held[16] = {0};
@@ -66,6 +69,8 @@ static void *churn(void *unused)
             APP_OK(gpu_free(*slot));
         APP_OK(gpu_malloc(slot, 512u << i % 12));
         __atomic_fetch_add(&turns, 1, __ATOMIC_RELAXED);
+        if (i % 64 == 0 && !__atomic_load_n(&hurry, __ATOMIC_RELAXED))
+            usleep(1000);
     }
     return unused;
 }
@@ -88,6 +93,8 @@ static void kill_in_mid_run(void)
     for (unsigned ms = 0; ms < 250 || __atomic_load_n(&turns, __ATOMIC_RELAXED) < 20000;
          ms++)
         usleep(1000);
+    __atomic_store_n(&hurry, true, __ATOMIC_RELAXED);
+    usleep(2000);
     end_at_once();
 }
 
