@@ -42,7 +42,7 @@ static bool is_cleaned(char *const *variables)
     return !has_preload(variables);
 }
 
-/* Copies as many variables of the library as there are, with so many bytes. */
+/* Copies the library's variables: `count` of them, `bytes` long with their NULs. */
 static void keep(char *const *variables, size_t count, size_t bytes)
 {
     int saved_errno = errno;

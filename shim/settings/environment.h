@@ -13,8 +13,8 @@
 char *const *gs_environment(void);
 
 /* Called before main: copies the library's variables for a process that removes them and
- * LD_PRELOAD. One that removes less means what it leaves. Returns whether there are
- * variables of the library. */
+ * LD_PRELOAD. If any of these is left, the environment is used as it is then. Returns
+ * whether there are variables of the library. */
 bool gs_environment_keep(char *const *variables);
 
 /* Makes this the list: "NAME=VALUE", ends with NULL, lives as long as the process. */

@@ -72,8 +72,6 @@ unsigned gs_unwind_fp_with_pointers(uintptr_t *frames, uintptr_t *stack_pointers
 unsigned gs_unwind_cfi_with_pointers(uintptr_t *frames, uintptr_t *stack_pointers,
                                      unsigned max, enum gs_walk_end *end);
 
-/* Generation of the rules that CFI has learned; grows. Within one generation the rule of
- * a return address does not change. Atomic. */
 /* The registers of a frame: its return address, stack and frame pointer. */
 struct gs_unwind_registers {
     uintptr_t pc, sp, fp;
@@ -86,6 +84,8 @@ typedef bool gs_unwind_word_visit(void *self, uintptr_t address);
 bool gs_unwind_cfi_visit_words(const struct gs_unwind_registers *at,
                                gs_unwind_word_visit *visit, void *self, bool *known);
 
+/* Generation of the rules that CFI has learned; grows. Within one generation the rule of
+ * a return address does not change. Atomic. */
 extern _Atomic uint64_t gs_unwind_cfi_generation __attribute__((visibility("hidden")));
 
 /* The generation of the rules of `unwinder`; 0 if it has no rules. */

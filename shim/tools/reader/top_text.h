@@ -14,8 +14,8 @@ void gs_top_write_head(const struct gs_top_list *list, struct gs_text *text);
 void gs_top_write_devices(struct gs_top_list *list, struct gs_text *text);
 /* Two lines for a list without processes. */
 void gs_top_write_hint(const struct gs_top_list *list, struct gs_text *text);
-/* The names of the table's columns, and a row, for a screen of so many columns: a narrow
- * one has fewer, and a long command there no folders. */
+/* The heads of the table, and a row, for a screen of `columns` characters: a narrow one
+ * has fewer columns, and a command that does not fit is written without folders. */
 void gs_top_write_columns(unsigned columns, struct gs_text *text);
 void gs_top_write_row(const struct gs_top_row *row, unsigned columns,
                       struct gs_text *text);
