@@ -231,6 +231,7 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
         result = gs_real()->cuMemFreeHost((void *)(uintptr_t)addr);
     }
     gs_visit_end(&visit);
+    gs_tell_range_gone(&range, result == CUDA_SUCCESS);
     if (result == CUDA_SUCCESS) {
         gs_machine_memory_taken(-(int64_t)bytes);
     } else {

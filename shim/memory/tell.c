@@ -13,6 +13,10 @@
 
 bool gs_ranges_watched;
 
+#ifndef NDEBUG
+__thread struct gs_frees gs_frees;
+#endif
+
 /* The driver has allocated this address: the pool's own record of it is stale. */
 static void pool_displaced(struct gs_state *state, const struct gs_call *call,
                            uint64_t key)
@@ -60,6 +64,7 @@ void gs_tell_refused(struct gs_state *state, const struct gs_call *call, size_t 
 
 void gs_tell_freeing(struct gs_state *state, struct gs_freeing *freeing)
 {
+    gs_free_begins(GS_FREEING_TO_FREED, freeing->key);
 #define GS_FREEING GS_RUN_ROW
 #include "shim/memory/events.def"
 }
@@ -68,6 +73,7 @@ void gs_tell_freed(struct gs_state *state, const struct gs_freeing *freeing,
                    CUresult result)
 {
     bool refused = gs_refused(result) || gs_refused_for_capture(result);
+    gs_free_ends(GS_FREEING_TO_FREED, freeing->key);
 #define GS_FREED GS_RUN_ROW
 #include "shim/memory/events.def"
 }

@@ -13,6 +13,7 @@
 
 #include "shim/limits/mem_limits.h"
 #include "shim/link/notify.h"
+#include "shim/memory/free_phases.h"
 #include "shim/record.h"
 
 #define GS_RUN_ROW(listener, when, statement)                                            \
@@ -85,7 +86,8 @@ void gs_tell_block_ordered(struct gs_state *state, const struct gs_block *block,
 /* Memory of the driver in a pool. */
 struct gs_driver_range {
     enum gs_memory_kind kind;
-    bool uncharged; /* its charge belongs to something else */
+    bool uncharged; /* its charge belongs to something else, as do its pages when it
+                     * leaves: the driver frees nothing, and RANGE_GONE does not follow */
     int device;
     const struct gs_context *context; /* it ends with; NULL: outlives all */
     uint64_t addr;
@@ -127,6 +129,9 @@ static inline void gs_tell_range_added(const struct gs_driver_range *range)
 
 static inline void gs_tell_range_leaving(const struct gs_driver_range *range)
 {
+    if (!range->uncharged) {
+        gs_free_begins(GS_LEAVING_TO_GONE, range->addr);
+    }
     if (gs_ranges_heard()) {
         gs_tell_range_of(*range, false);
     }
@@ -134,6 +139,7 @@ static inline void gs_tell_range_leaving(const struct gs_driver_range *range)
 
 static inline void gs_tell_range_gone(const struct gs_driver_range *range, bool freed)
 {
+    gs_free_ends(GS_LEAVING_TO_GONE, range->addr);
     if (gs_ranges_heard()) {
         gs_tell_range_answer(*range, freed);
     }

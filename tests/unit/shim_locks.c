@@ -1,10 +1,12 @@
 /*
- * shim_locks.c - what a build with assertions says of locks that are taken out of order.
- * This file has assertions in every build. Faults that it alone would see: an order that
- * nobody checks, or a check that does not name both locks.
+ * shim_locks.c - what a build with assertions says of locks that are taken out of order,
+ * and of a free whose two events do not belong together. This file has assertions in every
+ * build. Faults that it alone would see: an order that nobody checks, or a check that does
+ * not name both locks or events.
  */
 #undef NDEBUG
 #include "gs_locks.h"
+#include "shim/memory/free_phases.h"
 
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -12,6 +14,7 @@
 #include <sys/wait.h>
 
 __attribute__((weak)) __thread struct gs_locks gs_locks;
+__attribute__((weak)) __thread struct gs_frees gs_frees;
 
 static struct gs_mutex outer = GS_MUTEX(GS_RANK_CONTEXTS);
 static struct gs_mutex inner = GS_MUTEX(GS_RANK_STREAMS);
@@ -142,4 +145,40 @@ static void child_of_a_holder(void)
 Test(locks, of_the_parent_are_not_the_childs)
 {
     expect(child_of_a_holder, NULL);
+}
+
+static void frees_of_both_kinds(void)
+{
+    for (int i = 0; i < 2; i++) {
+        gs_free_begins(GS_FREEING_TO_FREED, 0x10);
+        gs_free_begins(GS_LEAVING_TO_GONE, 0x20);
+        gs_free_ends(GS_LEAVING_TO_GONE, 0x20);
+        gs_free_ends(GS_FREEING_TO_FREED, 0x10);
+    }
+}
+
+static void a_free_without_its_answer(void)
+{
+    gs_free_begins(GS_FREEING_TO_FREED, 0x10);
+    gs_free_begins(GS_FREEING_TO_FREED, 0x30);
+}
+
+static void an_answer_without_its_free(void)
+{
+    gs_free_begins(GS_FREEING_TO_FREED, 0x10);
+    gs_free_ends(GS_LEAVING_TO_GONE, 0x10);
+}
+
+static void an_answer_about_other_memory(void)
+{
+    gs_free_begins(GS_LEAVING_TO_GONE, 0x10);
+    gs_free_ends(GS_LEAVING_TO_GONE, 0x18);
+}
+
+Test(free_phases, are_named_where_one_is_missing)
+{
+    expect(frees_of_both_kinds, NULL);
+    expect(a_free_without_its_answer, "FREEING of 0x10 without FREED");
+    expect(an_answer_without_its_free, "RANGE_GONE of 0x10 without RANGE_LEAVING");
+    expect(an_answer_about_other_memory, "RANGE_GONE of 0x18 without RANGE_LEAVING");
 }
