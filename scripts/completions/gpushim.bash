@@ -6,7 +6,7 @@ _gpushim() {
   for ((i = 1; i < COMP_CWORD; i++)); do
     word=${COMP_WORDS[i]}
     [[ $word != run ]] || continue # behind it is a command
-    if [[ $word == @(report|html|timeline|diff|merge|top|stats|dump|owners|set|trim|export|release|serve|cdi|attach|detach|pause|resume|replay|advise) && ${COMP_WORDS[i - 1]} != -- ]]; then
+    if [[ $word == @(help|report|html|timeline|diff|merge|top|stats|dump|owners|set|trace|trim|export|release|serve|cdi|attach|detach|pause|resume|replay|advise) && ${COMP_WORDS[i - 1]} != -- ]]; then
       if [[ $cur != -* ]]; then
         compopt -o filenames
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
@@ -27,7 +27,7 @@ _gpushim() {
     [[ ${COMPREPLY[0]-} != *= ]] || compopt -o nospace
   else
     compopt -o filenames
-    mapfile -t COMPREPLY < <(compgen -c -f -W "run report html timeline diff merge top stats dump owners set trim export release serve cdi attach detach pause resume replay advise" -- "$cur" | sort -u)
+    mapfile -t COMPREPLY < <(compgen -c -f -W "help run report html timeline diff merge top stats dump owners set trace trim export release serve cdi attach detach pause resume replay advise" -- "$cur" | sort -u)
   fi
 }
 complete -F _gpushim gpushim

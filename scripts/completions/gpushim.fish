@@ -1,5 +1,5 @@
 # fish completion for gpushim: its options, then the command's own completion.
-set -g __gpushim_verbs run report html timeline diff merge top stats dump owners set trim export release serve cdi attach detach pause resume replay advise
+set -g __gpushim_verbs help run report html timeline diff merge top stats dump owners set trace trim export release serve cdi attach detach pause resume replay advise
 
 function __gpushim_options
     printf '%s\n' --summary --torch=tensors --nvtx --watch=parent --print --error-no-cuda --version --help

@@ -650,9 +650,28 @@ static void take_files(char **words, struct gs_arguments *out)
     gs_paths_leave_data(out->command);
 }
 
+/* Turns `help [SUBCOMMAND]` into `[SUBCOMMAND] --help`. */
+static void take_help(char **words)
+{
+    static char help[] = "--help";
+    bool of_run = !words[1] || words[1][0] == '-' || strcmp(words[1], "run") == 0;
+    if (!of_run && verb_of(words[1]) == GS_VERB_RUN) {
+        const char *near = gs_arguments_verb_near(words[1]);
+        gs_help_refuse(GS_VERB_RUN, "help: %s is no subcommand%s%s%s", words[1],
+                       near ? ": did you mean " : "", near ? near : "", near ? "?" : "");
+    }
+    words[0] = of_run ? help : words[1];
+    if (words[1]) {
+        words[1] = of_run ? NULL : help;
+    }
+}
+
 void gs_arguments_read(char **words, struct gs_arguments *out)
 {
     *out = (struct gs_arguments){.command = words};
+    if (*words && strcmp(*words, "help") == 0) {
+        take_help(words);
+    }
     bool plain = take_options(&words, out);
     if (!plain && *words && strcmp(*words, "run") == 0) {
         words++;

@@ -370,6 +370,24 @@ BASH
 }
 add_case "library completions" completion_case
 
+# A subcommand that a shell does not complete: each of the help's list is in each file, and is one of help's.
+completion_list_case() {
+  local verb file count=0
+
+  run_in list -- "$build/gpushim" --help
+  for verb in $(sed -n '/^Subcommands/,/^$/ s/^  \([a-z|]*\).*/\1/p' list.out | tr '|' ' ') resume release detach; do
+    count=$((count + 1))
+    for file in gpushim.bash _gpushim gpushim.fish; do
+      grep -qE "[ (|]$verb([ )|]|$)|[ (|]$verb\"" "$sources/scripts/completions/$file" || fail "$file does not complete $verb"
+    done
+    run_in help -- "$build/gpushim" help "$verb"
+    expect_status help 0
+    expect_text help.out "^(usage:|      ) gpushim .*$verb"
+  done
+  [[ $count -ge 22 ]] || fail "found $count subcommands"
+}
+add_case "library completions, each subcommand" completion_list_case
+
 # fish_completes WORDS: what fish completes, a line each.
 fish_completes() {
   HOME=$case_dir PATH="$build:$PATH" fish -c "source $sources/scripts/completions/gpushim.fish
