@@ -110,7 +110,8 @@ group_name_case() {
 
   need_file "$apps/group_$way"
   file=/dev/shm/gpushim.$(id -u).$name.group
-  trap 'rm -f "$file"' EXIT
+  # shellcheck disable=SC2064  # the variable is gone by then
+  trap "rm -f '$file'" EXIT
   group_run name GPUSHIM_MEM_GROUP="$name" -- take
   expect_text name.out '^took 300 MiB$'
   expect_equal "mode" 600 "$(stat -c %a "$file")"

@@ -168,8 +168,14 @@ add_case "nvml says the limit, reserve" nvml_limit_case apps/nvmlinfo_linked dls
   NVMLSIM_RESERVED=16777216
 add_case "nvml says the limit, no pool" nvml_limit_case apps-linked/nvmlinfo linked 32M \
   GPUSHIM_POOL=off
-add_case "nvml says the limit of a group" nvml_limit_case apps/nvmlinfo_linked dlsym 32M \
-  GPUSHIM_MEM_GROUP="nvml-$$"
+nvml_group_case() {
+  local group=nvml-$$
+
+  # shellcheck disable=SC2064  # the variable is gone by then
+  trap "rm -f '/dev/shm/gpushim.$(id -u).$group.group'" EXIT
+  nvml_limit_case apps/nvmlinfo_linked dlsym 32M GPUSHIM_MEM_GROUP="$group"
+}
+add_case "nvml says the limit of a group" nvml_group_case
 
 # Without a limit, or switched off, each value is NVML's own. No CUDA call, no output.
 nvml_no_limit_case() {

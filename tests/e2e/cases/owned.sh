@@ -178,6 +178,7 @@ owned_file_case() {
     expect_clean shim.err
   done
   rm -f "$folder/data.bin"
+  [[ $folder == . ]] || rmdir "$folder"
 }
 for way in $(ways_of owned); do
   add_case "owned file $way" owned_file_case "$way" . 300001 32768
