@@ -665,12 +665,13 @@ function tableRow(kind, cells) {
 
 function drawMemory() {
   const rows = memoryRows(), refusals = rows.some(([, totals]) => totals.failed);
-  const titles = ['', 'live', 'peak', 'at', 'pool reserved'].concat(refusals ? 'requests failed' : []);
+  const failed = (cell) => refusals ? [cell] : []; // in front: a narrow screen has room for four columns
   if (rows.length === 0) return;
-  $('memory').append(tableRow('th', titles), ...rows.map(([name, totals, pool]) => tableRow('td', [
-    name, bytesText(totals.live_bytes) + (totals.lost_bytes ? ` (${bytesText(totals.lost_bytes)} live at reset)` : ''),
-    bytesText(totals.peak_bytes), durationText(totals.peak_time_ns), pool ? bytesText(pool.reserved_bytes) : '',
-    countText(totals.failed)].slice(0, titles.length))));
+  $('memory').append(tableRow('th', ['', 'live', 'peak', ...failed('requests failed'), 'at', 'pool reserved']),
+    ...rows.map(([name, totals, pool]) => tableRow('td', [
+      name, bytesText(totals.live_bytes) + (totals.lost_bytes ? ` (${bytesText(totals.lost_bytes)} live at reset)` : ''),
+      bytesText(totals.peak_bytes), ...failed(countText(totals.failed)), durationText(totals.peak_time_ns),
+      pool ? bytesText(pool.reserved_bytes) : ''])));
 }
 
 // What was allocated in each scope; the highest peak comes first.
