@@ -559,6 +559,8 @@ static const char *const states[] = {"poll",
                                      "malloc-threads",
                                      "new-threads",
                                      "dlopen",
+                                     "reading-libraries",
+                                     "namespaces",
                                      "fork",
                                      "altstack"};
 static const char *const killed[] = {"poll", "sigsuspend",       "semaphore",

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fenv.h>
+#include <link.h>
 #include <math.h>
 #include <poll.h>
 #include <pthread.h>
@@ -25,7 +26,9 @@
 #include <sys/mman.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
+#include <sys/single_threaded.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/uio.h>
@@ -492,6 +495,42 @@ static void in_dlopen(void)
         expect("dlclose", dlclose(library), 0);
     }
 }
+
+/* Maps the files of the C library and of the loader, as a program does that reads their
+ * symbols. Alone sees functions that are called where the file is only read. */
+static void in_reading_libraries(void)
+{
+    static const char *const names[] = {"libc.so.6", "ld-linux-x86-64.so.2"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        struct link_map *map = NULL;
+        void *library = dlopen(names[i], RTLD_NOW | RTLD_NOLOAD);
+        struct stat info;
+        if (!library || dlinfo(library, RTLD_DI_LINKMAP, &map) != 0) {
+            bad("%s: %s", names[i], dlerror());
+        }
+        int file = open(map->l_name, O_RDONLY);
+        if (file < 0 || fstat(file, &info) != 0 ||
+            mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, file, 0) ==
+                MAP_FAILED) {
+            bad("%s cannot be mapped", map->l_name);
+        }
+    }
+    ready();
+    in_poll();
+}
+
+/* Has a C library in a namespace of its own, too. Alone sees that one make the thread: the
+ * program's own then takes no locks, as in a process that never had a second thread. */
+static void in_namespaces(void)
+{
+    if (!dlmopen(LM_ID_NEWLM, "libc.so.6", RTLD_NOW)) {
+        bad("dlmopen: %s", dlerror());
+    }
+    ready();
+    in_poll();
+    expect("calls of the library", atomic_load(&shared->calls) > 0, 1);
+    expect("__libc_single_threaded", __libc_single_threaded, 0);
+}
 #endif
 
 static void in_fork(void)
@@ -558,6 +597,8 @@ static const struct {
               {"new-threads", in_new_threads, 1},
 #ifndef WITHOUT_DLOPEN
               {"dlopen", in_dlopen, 1},
+              {"reading-libraries", in_reading_libraries, 1},
+              {"namespaces", in_namespaces, 1},
 #endif
               {"fork", in_fork, 0},
               {"altstack", in_altstack, 1}};

@@ -7,6 +7,7 @@
  */
 #include <dlfcn.h>
 #include <elf.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,11 +68,10 @@ static bool name_is(const struct gs_target *target, uint64_t at, const char *nam
            memcmp(found, name, bytes) == 0;
 }
 
-/* The address of the symbol with an index, if it is a function of this name; 0: it is
+/* The address of the symbol with an index, if it is defined and has this name; 0: it is
  * not. */
-static uint64_t function_at(const struct gs_target *target,
-                            const struct gs_module *module, uint32_t index,
-                            const char *name)
+static uint64_t symbol_at(const struct gs_target *target, const struct gs_module *module,
+                          uint32_t index, const char *name)
 {
     Elf64_Sym symbol;
     if (!gs_target_get(target, module->symbols + index * sizeof(symbol), &symbol,
@@ -80,7 +80,7 @@ static uint64_t function_at(const struct gs_target *target,
         return 0;
     }
     unsigned type = ELF64_ST_TYPE(symbol.st_info);
-    return (type == STT_FUNC || type == STT_GNU_IFUNC) &&
+    return (type == STT_FUNC || type == STT_GNU_IFUNC || type == STT_OBJECT) &&
                    name_is(target, module->strings + symbol.st_name, name)
                ? module->bias + symbol.st_value
                : 0;
@@ -109,7 +109,7 @@ static uint64_t find_gnu(const struct gs_target *target, const struct gs_module 
             return 0;
         }
         uint64_t address =
-            (found | 1) == (hash | 1) ? function_at(target, module, index, name) : 0;
+            (found | 1) == (hash | 1) ? symbol_at(target, module, index, name) : 0;
         if (address || (found & 1)) {
             return address;
         }
@@ -134,7 +134,7 @@ static uint64_t find_sysv(const struct gs_target *target, const struct gs_module
             index >= head[1]) {
             return 0;
         }
-        uint64_t address = function_at(target, module, index, name);
+        uint64_t address = symbol_at(target, module, index, name);
         if (address) {
             return address;
         }
@@ -143,9 +143,9 @@ static uint64_t find_sysv(const struct gs_target *target, const struct gs_module
     return 0;
 }
 
-/* The address of a function that a module defines; 0: it defines none. */
-static uint64_t find_function(const struct gs_target *target,
-                              const struct gs_module *module, const char *name)
+/* The address of a function or variable that a module defines; 0: it defines none. */
+static uint64_t find_symbol(const struct gs_target *target,
+                            const struct gs_module *module, const char *name)
 {
     if (!module->symbols || !module->strings) {
         return 0;
@@ -215,7 +215,7 @@ static void set_kind(const struct gs_target *target, struct gs_module *module)
     }
     if (strncmp(name, "libcuda.so", strlen("libcuda.so")) == 0) {
         module->kind = GS_MODULE_DRIVER;
-    } else if (find_function(target, module, "malloc")) {
+    } else if (find_symbol(target, module, "malloc")) {
         module->kind = module->is_program ? GS_MODULE_PROGRAM : GS_MODULE_MALLOC;
     }
 }
@@ -280,6 +280,43 @@ static bool read_map(char *line, struct gs_map *out)
     return is_readable && strtoull(rest, NULL, 16) == 0 && strchr(rest, '/') != NULL;
 }
 
+/* Marks the modules of a list of the loader's. Returns whether the C library is among
+ * them. */
+static bool mark_listed(struct gs_target *target, uint64_t at)
+{
+    struct link_map item;
+    bool has_libc = false;
+    for (unsigned turns = 0;
+         turns < LONGEST_CHAIN && at && gs_target_get(target, at, &item, sizeof(item));
+         turns++, at = (uint64_t)(uintptr_t)item.l_next) {
+        for (size_t i = 0; i < target->modules_count; i++) {
+            struct gs_module *module = &target->modules[i];
+            if (module->dynamic == (uint64_t)(uintptr_t)item.l_ld) {
+                module->is_listed = true;
+                has_libc |= module->kind == GS_MODULE_LIBC;
+            }
+        }
+    }
+    return has_libc;
+}
+
+/* Marks the modules that the loader has loaded for the program. Others are files that the
+ * program only reads, or of another namespace (dlmopen): the locks and the memory of a C
+ * library there are not the program's. Returns whether the C library is marked. */
+static bool find_listed(struct gs_target *target)
+{
+    struct r_debug list;
+    bool has_libc = false;
+    for (size_t i = 0; i < target->modules_count && !has_libc; i++) {
+        uint64_t at = target->modules[i].kind == GS_MODULE_LIBC
+                          ? find_symbol(target, &target->modules[i], "_r_debug")
+                          : 0;
+        has_libc = at && gs_target_get(target, at, &list, sizeof(list)) &&
+                   mark_listed(target, (uint64_t)(uintptr_t)list.r_map);
+    }
+    return has_libc;
+}
+
 static const char *read_maps(struct gs_target *target)
 {
     char path[48];
@@ -324,10 +361,11 @@ static void find_functions(struct gs_target *target)
         {"__libc_dlsym", &inner_symbol}};
     for (size_t i = 0; i < target->modules_count; i++) {
         const struct gs_module *module = &target->modules[i];
-        for (size_t row = 0; module->kind == GS_MODULE_LIBC && row < GS_ARRAY_LEN(rows);
+        for (size_t row = 0; module->kind == GS_MODULE_LIBC && module->is_listed &&
+                             row < GS_ARRAY_LEN(rows);
              row++) {
             if (!*rows[row].where) {
-                *rows[row].where = find_function(target, module, rows[row].name);
+                *rows[row].where = find_symbol(target, module, rows[row].name);
             }
         }
     }
@@ -367,9 +405,8 @@ const char *gs_target_read(struct gs_target *target)
         target->read_ns = gs_now_ns();
         return !why && target->maps_count == 0 ? "it has ended" : why;
     }
-    bool has_libc = false, has_loader = false;
+    bool has_libc = find_listed(target), has_loader = false;
     for (size_t i = 0; i < target->modules_count; i++) {
-        has_libc |= target->modules[i].kind == GS_MODULE_LIBC;
         has_loader |= target->modules[i].is_program;
     }
     if (target->maps_count == 0) {

@@ -38,6 +38,7 @@ struct gs_module {
     uint64_t dynamic, symbols, strings, gnu_hash, hash, soname; /* addresses; 0: none */
     enum gs_module_kind kind;
     bool is_program;
+    bool is_listed; /* the loader has loaded it for the program */
 };
 
 struct gs_map {
