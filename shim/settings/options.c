@@ -302,7 +302,9 @@ static void load_entry(struct gs_options *out, const char *entry, size_t length,
         if (!is_named(gs_options_table[i].name, entry, length)) {
             continue;
         }
-        if (is_first(&all->seen[i], gs_options_table[i].name, notes) && *value) {
+        /* A list and its own row have one name. */
+        size_t name = list < GS_LISTS ? GS_OPTIONS_COUNT + list : i;
+        if (is_first(&all->seen[name], gs_options_table[i].name, notes) && *value) {
             all->values[i] = value;
             all->has_items |= gs_item_of((unsigned)i) != NULL;
             snprintf(label, sizeof(label), "%.31s=", gs_options_table[i].name);

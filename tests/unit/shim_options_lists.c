@@ -197,6 +197,16 @@ Test(options_lists, first_of_two_lists_counts)
     cr_expect(opts.check_args && !opts.check_transfers);
 }
 
+/* GPUSHIM_POOL is a list and a switch. Alone sees each of the two counted once. */
+Test(options_lists, first_of_a_switch_and_a_list_counts)
+{
+    char *env[] = {"GPUSHIM_POOL=off", "GPUSHIM_POOL=device,pinned", NULL};
+
+    expect_lines(env, "gpushim: GPUSHIM_POOL is set more than once; the first counts\n",
+                 "");
+    cr_expect(!opts.pool);
+}
+
 Test(options_lists, list_that_is_too_long_is_ignored)
 {
     static char entry[4096] = "GPUSHIM_CHECK=args,";
