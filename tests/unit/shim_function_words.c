@@ -1,7 +1,7 @@
 /*
  * shim_function_words.c - proves that exactly the words of a stopped process that hold a
- * function's address are replaced: also in memory that the process cannot write, if asked
- * for; none in memory that is to stay, and none that is not a whole word.
+ * function's address are replaced: also in memory that the process has made read-only;
+ * none in memory that is to stay, and none that is not a whole word.
  */
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -46,7 +46,7 @@ static pid_t start(void)
         (void)raise(SIGSTOP);
         _exit(page(0)[0] == BACK && page(0)[PAGE_WORDS - 1] == BACK + 1 &&
                       page(0)[7] == FIRST + 1 && page(1)[0] == FIRST &&
-                      page(2)[PAGE_WORDS - 1] == SECOND && page(3)[20] == FIRST
+                      page(2)[PAGE_WORDS - 1] == BACK + 1 && page(3)[20] == FIRST
                   ? 0
                   : 1);
     }
@@ -120,6 +120,71 @@ Test(function_words, leaves_a_stack_alone_that_its_thread_is_not_on)
     cr_assert_eq(waitpid(child, &status, 0), child);
     cr_expect_eq(status, 0, "status %d", WEXITSTATUS(status));
     (void)munmap(memory, 3 * PAGE);
+}
+
+/* The child's exit status after the words have been replaced once. */
+static int status_after(pid_t child, const struct gs_function_words *words,
+                        struct gs_function_words_result *result)
+{
+    int status;
+    cr_assert_eq(waitpid(child, &status, WUNTRACED), child);
+    cr_expect_null(gs_function_words_scan(child, words, true, result));
+    cr_assert_eq(kill(child, SIGCONT), 0);
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    return status;
+}
+
+/* The words above a page that cannot be accessed, within one mapping. Alone sees them
+ * missed. */
+Test(function_words, goes_on_after_a_guard_page)
+{
+    enum { PAGE = 4096, GUARD_INSTALL = 102 /* of madvise, Linux 6.13 */ };
+    char *memory =
+        mmap(NULL, 3 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint64_t *word = (uint64_t *)(void *)(memory + 2 * PAGE + 80);
+    cr_assert_neq(memory, MAP_FAILED);
+    memory[0] = 1;
+    *word = FIRST;
+    if (madvise(memory + PAGE, PAGE, GUARD_INSTALL) != 0) {
+        return;
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        (void)madvise(memory + PAGE, PAGE, GUARD_INSTALL); /* not all kernels keep it */
+        (void)raise(SIGSTOP);
+        _exit(*word != BACK);
+    }
+    struct gs_function_pair pair = {FIRST, BACK};
+    const struct gs_function_words words = {.pairs = &pair, .pair_count = 1};
+    struct gs_function_words_result result;
+    cr_expect_eq(status_after(child, &words, &result), 0, "the word is missed");
+    cr_expect_leq(result.unreadable, (uint64_t)PAGE); /* 6.13 does not tell a guard */
+}
+
+/* A stack that the program has made within memory of its own. Alone sees the memory below
+ * it left out. */
+Test(function_words, finds_words_below_a_stack_without_a_guard)
+{
+    enum { BYTES = 1 << 20 };
+    char *memory =
+        mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint64_t *word = (uint64_t *)(void *)(memory + 80),
+             *on_stack = (uint64_t *)(void *)(memory + BYTES - 8192);
+    cr_assert_neq(memory, MAP_FAILED);
+    *word = *on_stack = FIRST;
+    pid_t child = fork();
+    if (child == 0) {
+        (void)raise(SIGSTOP);
+        _exit(*word != BACK ? 1 : *on_stack != FIRST ? 2 : 0);
+    }
+    struct gs_function_pair pair = {FIRST, BACK};
+    const struct gs_function_stack stack = {.stack = (uintptr_t)memory + BYTES - 16384,
+                                            .thread = (uintptr_t)memory + BYTES - 4096};
+    const struct gs_function_words words = {
+        .pairs = &pair, .pair_count = 1, .stacks = &stack, .stack_count = 1};
+    struct gs_function_words_result result;
+    int status = status_after(child, &words, &result);
+    cr_expect_eq(status, 0, "status %d", WEXITSTATUS(status));
 }
 
 Test(function_words, says_that_a_process_has_ended)

@@ -16,13 +16,16 @@
 #include <unistd.h>
 
 #define CHUNK_BYTES ((size_t)1 << 20)
-/* Below a stack pointer; and of a stack of the program's own. */
+/* Below a stack pointer; and of a stack of the program's own, or below one on a stack
+ * without a guard page. */
 #define RED_ZONE   128
 #define OWN_STACK  ((uint64_t)64 << 10)
 #define LINE_BYTES 4608 /* a path of PATH_MAX, and what precedes it */
 
-/* Bit 63: the page is present. Bit 62: it is swapped out. */
+/* Bit 63: the page is present. Bit 62: it is swapped out, or, with bit 58, may not be
+ * accessed (MADV_GUARD_INSTALL). */
 #define PAGE_IS_THERE ((uint64_t)3 << 62)
+#define PAGE_IS_GUARD ((uint64_t)1 << 58)
 
 /* A line of /proc/PID/maps. */
 struct mapping {
@@ -107,9 +110,12 @@ static bool is_on_stack(const struct gs_function_words *words,
         bool on_it = one->stack >= mapping->begin && one->stack < mapping->end;
         bool made = one->thread > mapping->begin && one->thread < mapping->end &&
                     (mapping->behind_guard || (on_it && one->stack < one->thread));
-        if ((made && address < one->thread - words->tls_bytes) ||
-            (!made && on_it && address >= one->stack - RED_ZONE &&
-             address < one->stack + OWN_STACK)) {
+        /* Without a guard other memory of the program's may be next to the stack. */
+        uint64_t begin = !made                   ? one->stack - RED_ZONE
+                         : mapping->behind_guard ? mapping->begin
+                                                 : one->stack - OWN_STACK;
+        uint64_t end = made ? one->thread - words->tls_bytes : one->stack + OWN_STACK;
+        if ((made || on_it) && address >= begin && address < end) {
             return true;
         }
     }
@@ -141,16 +147,26 @@ static void look_at(struct scan *scan, uint64_t address, size_t bytes)
     }
 }
 
+/* A page that cannot be read is left out. */
 static void read_run(struct scan *scan, uint64_t address, size_t bytes)
 {
-    ssize_t length = pread(scan->memory, scan->chunk, bytes, (off_t)address);
-    if (length < (ssize_t)bytes) {
-        scan->result->unreadable += bytes - (length > 0 ? (size_t)length : 0);
+    while (bytes > 0) {
+        ssize_t length = pread(scan->memory, scan->chunk, bytes, (off_t)address);
+        size_t done = length > 0 ? (size_t)length : 0;
+        look_at(scan, address, done);
+        scan->result->bytes += done;
+        if (done < bytes) {
+            scan->result->unreadable += scan->page_bytes;
+            done = done / scan->page_bytes * scan->page_bytes + scan->page_bytes;
+        }
+        address += done;
+        bytes -= done;
     }
-    if (length > 0) {
-        scan->result->bytes += (uint64_t)length;
-        look_at(scan, address, (size_t)length);
-    }
+}
+
+static bool is_there(uint64_t page)
+{
+    return (page & PAGE_IS_THERE) != 0 && !(page & PAGE_IS_GUARD);
 }
 
 /* Reads the pages of the chunk that are present, in runs. */
@@ -165,9 +181,9 @@ static void read_chunk(struct scan *scan, uint64_t address, size_t bytes)
         return;
     }
     for (size_t begin = 0, end; begin < count; begin = end) {
-        bool there = (scan->page_words[begin] & PAGE_IS_THERE) != 0;
+        bool there = is_there(scan->page_words[begin]);
         end = begin + 1;
-        while (end < count && there == ((scan->page_words[end] & PAGE_IS_THERE) != 0)) {
+        while (end < count && there == is_there(scan->page_words[end])) {
             end++;
         }
         if (there) {
@@ -202,12 +218,12 @@ static bool read_mapping(char *line, struct mapping *out)
     return true;
 }
 
-/* Private memory that may hold words: what the process can write, and, of files, what the
- * linker has made read-only once the slots were set. */
+/* Private memory that may hold words: what the process can write, what it has made
+ * read-only, and, of files, what the linker has once the slots were set. */
 static bool is_wanted(const struct scan *scan, const struct mapping *mapping)
 {
     bool written = mapping->permissions[0] == 'r' && mapping->permissions[1] == 'w';
-    bool fixed = scan->words->fixed && mapping->inode != 0 &&
+    bool fixed = (scan->words->fixed || mapping->inode == 0) &&
                  strncmp(mapping->permissions, "r--", 3) == 0;
     return mapping->permissions[3] == 'p' && (written || fixed) &&
            strcmp(mapping->name, "[vvar]") != 0 && strcmp(mapping->name, "[vdso]") != 0;

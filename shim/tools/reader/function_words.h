@@ -36,7 +36,7 @@ struct gs_function_words {
     const struct gs_function_stack *stacks;
     size_t stack_count;
     uint64_t tls_bytes;
-    bool fixed; /* also memory that the process cannot write: the linker's slots */
+    bool fixed; /* also files' memory that the process cannot write: the linker's slots */
 };
 
 struct gs_function_words_result {
