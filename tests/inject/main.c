@@ -562,7 +562,8 @@ static const char *const states[] = {"poll",
                                      "reading-libraries",
                                      "namespaces",
                                      "fork",
-                                     "altstack"};
+                                     "altstack",
+                                     "large-handler"};
 static const char *const killed[] = {"poll", "sigsuspend",       "semaphore",
                                      "code", "restarting-storm", "malloc-threads"};
 

@@ -569,6 +569,34 @@ static void in_altstack(void)
     expect("the alternate stack's size", (long)current.ss_size, sizeof(stack));
 }
 
+/* So that there is room below the stack. */
+__attribute__((noinline)) static void touch_stack(void)
+{
+    volatile char below[65536];
+    below[0] = below[sizeof(below) - 1] = 1;
+}
+
+/* Alone sees a thread chosen in a handler that has a large frame of its own: what it has
+ * interrupted may hold locks. */
+static void with_large_frame(int number)
+{
+    volatile char frame[300 * 1024];
+    struct timespec time = {.tv_nsec = 300000000};
+    frame[0] = frame[sizeof(frame) - 1] = (char)number;
+    touch_stack();
+    ready();
+    expect("nanosleep", nanosleep(&time, NULL), 0);
+    expect("calls in the handler", atomic_load(&shared->calls), 0);
+}
+
+static void in_large_handler(void)
+{
+    struct sigaction action = {.sa_handler = with_large_frame};
+    (void)sigaction(SIGUSR2, &action, NULL);
+    (void)raise(SIGUSR2);
+    in_poll();
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -601,7 +629,8 @@ static const struct {
               {"namespaces", in_namespaces, 1},
 #endif
               {"fork", in_fork, 0},
-              {"altstack", in_altstack, 1}};
+              {"altstack", in_altstack, 1},
+              {"large-handler", in_large_handler, 1}};
 
 int main(int argc, char **argv)
 {

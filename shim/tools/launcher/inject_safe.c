@@ -24,7 +24,8 @@
 
 #include "shim/tools/launcher/inject_parts.h"
 
-#define STACK_BYTES  ((size_t)128 * 1024) /* searched for a signal's frame */
+#define STACK_BYTES  ((uint64_t)8 << 20)  /* searched for a signal's frame */
+#define PART_BYTES   ((size_t)128 * 1024) /* read at once */
 #define CALLERS      1024                 /* bytes searched for callers */
 #define THREAD_BYTES 1024 /* of glibc's struct pthread; has the thread's number */
 #define ARENA        (UINT64_C(64) << 20) /* glibc's heaps begin at multiples */
@@ -147,15 +148,16 @@ static bool is_of_libc(const struct gs_target *target, pid_t tid, uint64_t tls)
 }
 
 /* Whether the thread is on the stack that the C library or the kernel made for it, with
- * room. */
+ * room. Out: *end  of the stack */
 static bool is_own_stack(const struct gs_target *target, pid_t tid,
-                         const struct user_regs_struct *regs, size_t room)
+                         const struct user_regs_struct *regs, size_t room, uint64_t *end)
 {
     uint64_t stack = gs_arch_stack(regs), tls = gs_arch_tls(regs);
     const struct gs_map *map = gs_target_map(target, stack);
     if (!map || stack - map->start < room + 4096) {
         return false;
     }
+    *end = tid == target->pid ? map->end : tls;
     return tid == target->pid ? map->is_stack : tls > stack && tls < map->end;
 }
 
@@ -170,16 +172,13 @@ static bool may_call(const struct gs_target *target, uint64_t code, enum callers
                               (kind != GS_MODULE_PROGRAM || callers != NO_MALLOC));
 }
 
-/* Whether the stack shows neither a signal's handler nor such a caller. */
-static bool is_clean_stack(const struct gs_target *target, uint64_t stack,
-                           enum callers callers)
+/* Whether words of the stack, from `at`, show neither a signal's handler nor, below
+ * `far`, such a caller. */
+static bool is_clean_part(const struct gs_target *target, uint64_t at,
+                          const uint64_t *words, size_t count, enum callers callers,
+                          uint64_t far)
 {
-    const struct gs_map *map = gs_target_map(target, stack);
-    stack &= ~UINT64_C(7);
-    size_t bytes = map->end - stack < STACK_BYTES ? map->end - stack : STACK_BYTES;
-    uint64_t *words = malloc(bytes);
-    bool is_clean = words && gs_target_get(target, stack, words, bytes);
-    for (size_t i = 0; is_clean && i < bytes / sizeof(*words); i++) {
+    for (size_t i = 0; i < count; i++, at += sizeof(*words)) {
         const struct gs_map *code = gs_target_map(target, words[i]);
         unsigned char here[16];
         if (!code || !code->is_executable) {
@@ -187,9 +186,26 @@ static bool is_clean_stack(const struct gs_target *target, uint64_t stack,
         }
         bool is_handler = gs_target_get(target, words[i], here, sizeof(here)) &&
                           gs_arch_is_restorer(here, sizeof(here)) &&
-                          gs_arch_interrupted(target, stack + i * sizeof(*words));
-        bool is_near = i * sizeof(*words) < CALLERS;
-        is_clean = !is_handler && (!is_near || may_call(target, words[i], callers));
+                          gs_arch_interrupted(target, at);
+        if (is_handler || (at < far && !may_call(target, words[i], callers))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whether the stack shows neither. A handler's own frame may be large. */
+static bool is_clean_stack(const struct gs_target *target, uint64_t stack, uint64_t end,
+                           enum callers callers)
+{
+    uint64_t *words = malloc(PART_BYTES), at = stack & ~UINT64_C(7), bytes;
+    const uint64_t far = at + CALLERS;
+    bool is_clean = words != NULL;
+    end = end - at < STACK_BYTES ? end : at + STACK_BYTES;
+    for (; is_clean && at < end; at += bytes) {
+        bytes = end - at < PART_BYTES ? end - at : PART_BYTES;
+        is_clean = gs_target_get(target, at, words, bytes) &&
+                   is_clean_part(target, at, words, bytes / sizeof(*words), callers, far);
     }
     free(words);
     return is_clean;
@@ -222,12 +238,12 @@ bool gs_safe_here(const struct gs_target *target, const struct gs_traced *thread
 {
     const struct user_regs_struct *regs = &thread->regs;
     struct call call = {.number = gs_arch_call(regs), .stack = gs_arch_stack(regs)};
-    uint64_t pc = gs_arch_pc(regs);
+    uint64_t pc = gs_arch_pc(regs), end;
     const struct gs_map *map = gs_target_map(target, pc);
     const struct gs_module *module = gs_target_module(target, pc);
     enum gs_module_kind kind = module ? module->kind : GS_MODULE_OTHER;
     if (!gs_arch_is_native(regs) || !map || !map->is_executable || map->is_vdso ||
-        !is_own_stack(target, thread->tid, regs, room) ||
+        !is_own_stack(target, thread->tid, regs, room, &end) ||
         !is_of_libc(target, thread->tid, gs_arch_tls(regs)) ||
         is_restartable(target, thread->tid, pc)) {
         return false;
@@ -246,5 +262,5 @@ bool gs_safe_here(const struct gs_target *target, const struct gs_traced *thread
         enum gs_call_kind way = gs_arch_call_kind(call.number);
         callers = way == GS_CALL_YIELD || way == GS_CALL_FUTEX ? NO_MALLOC : ANY;
     }
-    return is_clean_stack(target, call.stack, callers);
+    return is_clean_stack(target, call.stack, end, callers);
 }
