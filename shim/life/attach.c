@@ -56,8 +56,9 @@ static void GS_PRINTF(1, 2) add(const char *format, ...)
 
 /* ---- variables --------------------------------------------------------------------- */
 
-/* Of two with one name the first counts. */
-static const char *const before[] = {"GPUSHIM_POOL=off", "GPUSHIM_FOLLOW_CHILDREN=off"};
+/* Of two with one name the first counts. The help would end the program. */
+static const char *const before[] = {"GPUSHIM_POOL=off", "GPUSHIM_FOLLOW_CHILDREN=off",
+                                     "GPUSHIM_HELP=off"};
 static const char *const behind[] = {"GPUSHIM_REPORT_ON=off"};
 
 /* Returns whether all of them fit. */

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "gs_wait.h"
+#include "shim/settings/options.h"
 #include "shim/tools/launcher/inject.h"
 #include "shim/tools/launcher/launcher.h"
 #include "shim/tools/launcher/library_copy.h"
@@ -187,7 +188,9 @@ static const char *replace_once(pid_t pid, struct reply *reply,
         }
         reply->words.stacks = stacks;
         reply->words.stack_count = count;
-        problem = gs_function_words_scan(pid, &reply->words, true, result);
+        problem = is_loaded(pid)
+                      ? gs_function_words_scan(pid, &reply->words, true, result)
+                      : "it has executed another program";
         gs_stop_end(stop);
     }
     return problem                            ? problem
@@ -342,10 +345,13 @@ static bool detach(pid_t pid, unsigned wait_ms)
     static const char not_attached[] = "gpushim is not attached to it";
     char why[512];
     uint64_t words;
-    if (!is_loaded(pid)) {
-        const char *launcher = gs_ask_why_launcher(pid);
-        gs_launcher_warn("process %ld: %s", (long)pid,
-                         launcher ? launcher : not_attached);
+    const char *problem = gs_inject_refuse(pid);
+    if (!problem && !is_loaded(pid)) {
+        problem = gs_ask_why_launcher(pid);
+        problem = problem ? problem : not_attached;
+    }
+    if (problem) {
+        gs_launcher_warn("process %ld: %s", (long)pid, problem);
         return false;
     }
     if (gs_ask_was_preloaded(pid)) { /* it would refuse after the report */
@@ -412,6 +418,21 @@ static void warn_of_no_log(void)
     }
 }
 
+/* Memory of a pool would be unknown to the driver once nothing calls the library. */
+static void warn_of_pool(void)
+{
+    static const unsigned rows[] = {GS_OPTION_ROW_pool, GS_OPTION_ROW_host_pool,
+                                    GS_OPTION_ROW_managed_pool};
+    char option[GS_OPTION_ARGUMENT_BYTES];
+    for (size_t i = 0; i < GS_ARRAY_LEN(rows); i++) {
+        const char *name = gs_options_table[rows[i]].name;
+        if (gs_arguments_is_set(name) && gs_value_now(rows[i]) != 0) {
+            gs_option_argument(name, option);
+            gs_launcher_warn("attach: %s has no effect: the pool stays off", option);
+        }
+    }
+}
+
 int gs_attach_run(const struct gs_arguments *arguments)
 {
     const bool is_attach = arguments->verb == GS_VERB_ATTACH;
@@ -436,6 +457,9 @@ int gs_attach_run(const struct gs_arguments *arguments)
         gs_launcher_fail(GS_EXIT_USAGE,
                          "attach: with GPUSHIM_ENABLE=off or GPUSHIM_TRACK=off nothing "
                          "is recorded");
+    }
+    if (is_attach) {
+        warn_of_pool();
     }
     gs_paths_make_absolute();
     gs_lists_join();

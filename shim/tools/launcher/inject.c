@@ -52,6 +52,8 @@ struct request {
     size_t capacity;
     uint64_t until_ns, base; /* base: of the memory there */
     bool is_alone;           /* the thread comes back alone: its memory stays mapped */
+    unsigned late_count;     /* threads that have not stopped yet */
+    pid_t late[MOST_LATE];
     struct gs_target target;
 };
 
@@ -149,7 +151,7 @@ static const char *map_there(const struct gs_target *target, struct gs_traced *t
         return gone;
     }
     if (at > (uint64_t)-4096) {
-        return gs_inject_reason("no memory can be mapped there: error %d", (int)-at);
+        return gs_inject_reason("no memory can be mapped there: %s", strerror((int)-at));
     }
     code[1] = at;
     *lost = !call_there(target, thread, saved, code, &result);
@@ -158,8 +160,8 @@ static const char *map_there(const struct gs_target *target, struct gs_traced *t
     }
     if (result != at) {
         unmap_there(target, thread, saved, at, lost);
-        return gs_inject_reason("no memory for code can be mapped there: error %d",
-                                (int)-result);
+        return gs_inject_reason("no memory for code can be mapped there: %s",
+                                strerror((int)-result));
     }
     *base = at;
     return NULL;
@@ -248,7 +250,7 @@ static const char *end_there(const struct gs_target *target, struct gs_traced *t
     bool lost;
     unmap_there(target, thread, saved, base, &lost);
     return !lost && put_back_from_call(thread, saved)
-               ? gs_inject_reason("it cannot create a thread: error %d", error)
+               ? gs_inject_reason("it cannot create a thread: %s", strerror(error))
                : gone;
 }
 
@@ -414,14 +416,13 @@ struct search {
     struct gs_target *target;
     bool running; /* which threads: those that wait, or those that run */
     bool found;   /* one was at a safe point; request->why is set */
-    unsigned tried, late_count;
-    pid_t late[MOST_LATE];
+    unsigned tried;
 };
 
-static bool is_late(const struct search *search, pid_t tid)
+static bool is_late(const struct request *request, pid_t tid)
 {
-    for (unsigned i = 0; i < search->late_count; i++) {
-        if (search->late[i] == tid) {
+    for (unsigned i = 0; i < request->late_count; i++) {
+        if (request->late[i] == tid) {
             return true;
         }
     }
@@ -429,19 +430,19 @@ static bool is_late(const struct search *search, pid_t tid)
 }
 
 /* Lets those go on that have stopped late. */
-static void settle(struct search *search)
+static void settle(struct request *request)
 {
     unsigned left = 0;
-    for (unsigned i = 0; i < search->late_count; i++) {
-        pid_t tid = search->late[i];
+    for (unsigned i = 0; i < request->late_count; i++) {
+        pid_t tid = request->late[i];
         enum gs_event event = gs_traced_wait(tid, PTRACE_CONT, 1);
         if (event == GS_EVENT_TIME) {
-            search->late[left++] = tid;
+            request->late[left++] = tid;
         } else if (event != GS_EVENT_END) {
             let_go(&(struct gs_traced){.tid = tid});
         }
     }
-    search->late_count = left;
+    request->late_count = left;
 }
 
 /* Stops a thread; if it is at a safe point, loads by it. Returns whether to go on. */
@@ -449,10 +450,11 @@ static bool try_thread(pid_t tid, void *arg)
 {
     struct search *search = arg;
     struct gs_target *target = search->target;
+    struct request *request = search->request;
     struct gs_traced thread = {.tid = tid};
     bool is_running;
     bool waits = gs_safe_waits(target, tid, &is_running);
-    if (is_late(search, tid) || (search->running ? !is_running : !waits) ||
+    if (is_late(request, tid) || (search->running ? !is_running : !waits) ||
         (search->running && search->tried++ >= MOST_RUNNING)) {
         return true;
     }
@@ -462,19 +464,19 @@ static bool try_thread(pid_t tid, void *arg)
     }
     if (error) {
         search->found = true;
-        search->request->why = gs_inject_no_trace(target->pid, error);
+        request->why = gs_inject_no_trace(tid, error);
         return false;
     }
     enum gs_event event = gs_traced_wait(tid, PTRACE_CONT, gs_now_ns() + STOP_NS);
     if (event == GS_EVENT_TIME) {
-        search->late[search->late_count++] = tid;
+        request->late[request->late_count++] = tid;
     }
     if (event != GS_EVENT_STOP) {
-        return search->late_count < MOST_LATE;
+        return request->late_count < MOST_LATE;
     }
     if (gs_traced_get(&thread) && gs_safe_here(target, &thread, gs_arch_room())) {
         search->found = true;
-        search->request->why = load_by(target, &thread, search->request);
+        request->why = load_by(target, &thread, request);
         return false;
     }
     let_go(&thread);
@@ -502,7 +504,7 @@ static const char *load(struct request *request, struct gs_target *target)
     }
     const char *why = gs_target_read(target);
     while (!why && !search.found) {
-        settle(&search);
+        settle(request);
         search.running = false;
         if (!gs_inject_threads(request->pid, try_thread, &search)) {
             return gone;
@@ -531,27 +533,35 @@ static const char *load(struct request *request, struct gs_target *target)
     return why;
 }
 
-/* Whether the process has ended, or is about to: it has no memory any more. */
+/* Whether the process has ended, or is about to: it has no memory any more. That of a
+ * process which executes a program changes at once. */
 static bool has_ended(pid_t pid)
 {
-    char path[48], byte;
-    (void)snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
-    int maps = open(path, O_RDONLY | O_CLOEXEC);
-    bool ended = maps < 0 ? errno == ENOENT : read(maps, &byte, 1) == 0;
-    if (maps >= 0) {
-        close(maps);
+    char path[48], pages[2] = "";
+    (void)snprintf(path, sizeof(path), "/proc/%d/statm", (int)pid);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    bool ended = file < 0 ? errno == ENOENT
+                          : read(file, pages, sizeof(pages)) == (ssize_t)sizeof(pages) &&
+                                memcmp(pages, "0 ", sizeof(pages)) == 0;
+    if (file >= 0) {
+        close(file);
     }
     return ended;
 }
 
 /* Returns true if the process may still load its C library, or has executed another
  * program meanwhile, so that another try may succeed.
- * In, out: *maps, *changed_ns  the number of its mappings, and when it last changed */
-static bool is_starting(const struct request *request, size_t *maps, uint64_t *changed_ns)
+ * In, out: *maps, *changed_ns  a sum over its mappings, and when it last changed */
+static bool is_starting(const struct request *request, uint64_t *maps,
+                        uint64_t *changed_ns)
 {
     const struct gs_target *target = &request->target;
-    if (target->maps_count != *maps || *changed_ns == 0) {
-        *maps = target->maps_count;
+    uint64_t sum = target->maps_count;
+    for (size_t i = 0; i < target->maps_count; i++) {
+        sum = sum * 31 + target->maps[i].start;
+    }
+    if (sum != *maps || *changed_ns == 0) {
+        *maps = sum;
         *changed_ns = gs_now_ns();
     }
     return request->base == 0 && request->why &&
@@ -563,13 +573,17 @@ static void *trace(void *arg)
 {
     struct request *request = arg;
     struct gs_wait wait = {.nap_ns = NS_PER_MS, .until_ns = request->until_ns};
-    size_t maps = 0;
-    uint64_t changed_ns = 0;
+    uint64_t maps = 0, changed_ns = 0;
+    bool starts;
     do {
         gs_target_end(&request->target);
         request->target = (struct gs_target){.pid = request->pid, .memory = -1};
         request->why = load(request, &request->target);
-    } while (is_starting(request, &maps, &changed_ns) && gs_wait_step(&wait));
+        starts = is_starting(request, &maps, &changed_ns);
+    } while (starts && gs_wait_step(&wait));
+    if (starts) {
+        request->why = "it is still starting, or executes one program after another";
+    }
     return NULL;
 }
 
@@ -606,5 +620,10 @@ const char *gs_inject(pid_t pid, const char *library, const char *entry,
         request.why = await_answer(&request.target, &request, request.base);
     }
     gs_target_end(&request.target);
-    return request.why && has_ended(pid) ? gone : request.why;
+    if (request.why && has_ended(pid)) {
+        return gone;
+    }
+    return request.why && strcmp(request.why, gone) == 0
+               ? "it has ended, or executed another program"
+               : request.why;
 }

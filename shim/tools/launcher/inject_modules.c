@@ -409,10 +409,10 @@ const char *gs_target_read(struct gs_target *target)
     for (size_t i = 0; i < target->modules_count; i++) {
         has_loader |= target->modules[i].is_program;
     }
+    target->lacks_libraries = true; /* until it is shown to have them */
     if (target->maps_count == 0) {
         return "it has no memory of its own: a kernel thread, or it has ended";
     }
-    target->lacks_libraries = true; /* until it is shown to have them */
     if (!has_libc) {
         return has_loader ? "its C library is not glibc"
                           : "it is linked statically: no library can be loaded";
@@ -425,10 +425,10 @@ const char *gs_target_read(struct gs_target *target)
     if (!functions->open || !functions->symbol || !functions->unmap) {
         return "it has no dlopen";
     }
-    target->lacks_libraries = false;
     if (!find_code(target)) {
         return "its C library has no code to make system calls with";
     }
+    target->lacks_libraries = false;
     target->read_ns = gs_now_ns();
     return NULL;
 }

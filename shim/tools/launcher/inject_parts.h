@@ -83,8 +83,8 @@ const struct gs_module *gs_target_module(const struct gs_target *target,
 
 /* A thread's number in its own namespace; -1: it is gone. */
 long gs_inject_innermost(pid_t tid);
-/* Why PTRACE_SEIZE of one of its threads failed. */
-const char *gs_inject_no_trace(pid_t pid, int error);
+/* Why PTRACE_SEIZE of a thread failed. */
+const char *gs_inject_no_trace(pid_t tid, int error);
 /* The value of a line "name:\tvalue" of /proc/PID/status, to `base`; -1: there is none.
  */
 long gs_inject_status(pid_t pid, const char *name, int base);

@@ -105,21 +105,21 @@ static bool find_alive(pid_t tid, void *arg)
     return true;
 }
 
-const char *gs_inject_no_trace(pid_t pid, int error)
+const char *gs_inject_no_trace(pid_t tid, int error)
 {
     char text[16] = "";
     if (error == ESRCH) {
         return "it has ended";
     }
     if (error != EPERM && error != EACCES) {
-        return gs_inject_reason("it cannot be traced: error %d", error);
+        return gs_inject_reason("it cannot be traced: %s", strerror(error));
     }
-    long uid = gs_inject_status(pid, "Uid", 10);
+    long uid = gs_inject_status(tid, "Uid", 10);
     if (uid >= 0 && (uid_t)uid != geteuid() && geteuid() != 0) {
         return "another user's: this needs root";
     }
-    if (gs_inject_status(pid, "TracerPid", 10) > 0) {
-        return "a debugger, or another tracer, has it";
+    if (gs_inject_status(tid, "TracerPid", 10) > 0) {
+        return "a debugger, or another tracer, has one of its threads";
     }
     int file = open("/proc/sys/kernel/yama/ptrace_scope", O_RDONLY | O_CLOEXEC);
     if (file >= 0) {
@@ -243,7 +243,7 @@ static const char *refuse_state(pid_t pid)
         return "it has ended, and its parent has not waited for it (a zombie)";
     }
     long tracer = gs_inject_status(pid, "TracerPid", 10);
-    if (tracer > 0) {
+    if (tracer > 0 && tracer != syscall(SYS_gettid)) {
         return gs_inject_reason("process %ld traces it (a debugger, strace, ...)",
                                 tracer);
     }
@@ -262,9 +262,20 @@ static const char *refuse_state(pid_t pid)
     return NULL;
 }
 
+/* Whether numbers of /proc are those of other processes here. */
+static bool is_foreign_proc(void)
+{
+    char text[32] = "";
+    return readlink("/proc/self", text, sizeof(text) - 1) <= 0 ||
+           strtol(text, NULL, 10) != getpid();
+}
+
 const char *gs_inject_refuse(pid_t pid)
 {
     char path[48];
+    if (is_foreign_proc()) {
+        return "/proc is that of another PID namespace";
+    }
     if (pid <= 0 || gs_inject_status(pid, "Pid", 10) < 0) {
         return "no such process";
     }

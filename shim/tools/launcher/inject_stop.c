@@ -56,7 +56,7 @@ static bool hold(pid_t tid, void *arg)
         stop->held[stop->count++] = (struct held){.tid = tid};
         stop->has_more = true;
     } else if (gs_inject_state(tid) && !strchr("ZX", gs_inject_state(tid))) {
-        stop->why = gs_inject_no_trace(stop->pid, error);
+        stop->why = gs_inject_no_trace(tid, error);
     }
     return stop->why == NULL;
 }

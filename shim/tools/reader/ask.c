@@ -236,8 +236,8 @@ static struct gs_control_box *make_box(uid_t user, const char *request, int *seg
 /* Returns NULL if the thread may be woken, or why not. Out: its user */
 static const char *check(const struct gs_ask_thread *thread, uid_t *user)
 {
-    if (gs_process_self() != getpid()) { /* its numbers are other processes here */
-        return "/proc is that of another PID namespace";
+    if (gs_process_self() != getpid()) {
+        return gs_ask_other_proc;
     }
     static char status[8192]; /* one thread asks */
     char path[64], name[GS_CONTROL_NAME_BYTES + 1];

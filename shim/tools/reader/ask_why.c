@@ -23,6 +23,8 @@
 const char gs_ask_no_context[] = "it has no CUDA context";
 const char gs_ask_no_call[] = "it has made no CUDA call since gpushim attach";
 
+const char gs_ask_other_proc[] = "/proc is that of another PID namespace";
+
 const char gs_ask_filtered[] =
     "it has installed a seccomp filter, which may end it for an answer: " WITH_ON;
 
@@ -151,6 +153,9 @@ const char *gs_ask_why_none(pid_t pid)
 {
     uint64_t unused;
     bool readable;
+    if (gs_process_self() != getpid()) {
+        return gs_ask_other_proc;
+    }
     if (gs_process_start(pid, &unused) != GS_OK) {
         return "no such process";
     }

@@ -13,6 +13,8 @@ extern const char gs_ask_filtered[];
 
 /* Problems that end with the process's next CUDA call: callers compare them. */
 extern const char gs_ask_no_context[], gs_ask_no_call[];
+/* Numbers of /proc are those of other processes here. */
+extern const char gs_ask_other_proc[];
 
 /* Why a process has no thread that answers, as far as can be seen: the end of a sentence;
  * static. */

@@ -118,6 +118,68 @@ for way in shared static linked dlsym; do
   add_case "attach before CUDA $way" attach_idle_case "$way"
 done
 
+# Memory of a pool would be unknown to the driver after detaching: there is none, also where options or the environment
+# ask for it. Alone sees the environment's list of pools count, and its help, which ends the program.
+attach_no_pool_case() {
+  attach_start "$apps/attached_$1" .
+  run_in attach GPUSHIM_HELP=on GPUSHIM_POOL=device -- "$build/gpushim" --host-pool --no-managed-pool attach "$pid"
+  attach_step begin done
+  run_in stats -- "$build/gpushim" stats "$pid"
+  run_in detach -- "$build/gpushim" detach "$pid"
+  attach_step more freed
+  attach_end
+  expect_status attach 0
+  expect_equal 'what it warns of' 'gpushim: attach: --host-pool has no effect: the pool stays off' "$(<attach.err)"
+  expect_text stats.out '^  GPU 0 .* 302 allocations in all, 0 B reserved$'
+}
+for way in shared linked; do
+  add_case "attach without a pool $way" attach_no_pool_case "$way"
+done
+
+# A program that executes itself again and again. It has not ended, and no other tracer has it. Alone sees addresses of
+# one program replaced in the next one, and attach say that it is done.
+attach_executing_case() {
+  local status=0 missed=0 i
+
+  need bash
+  # shellcheck disable=SC2016 # the program's own
+  printf '%s\n' '[[ -e end ]] && exit 7' '[[ $1 ]] || echo ready' 'exec bash ./again go' >again
+  bash ./again >program.out 2>program.err </dev/null &
+  pid=$!
+  trap 'kill -9 "$pid" 2>/dev/null' EXIT
+  await 25 grep -qs ready program.out || fail 'the program does not start'
+  for ((i = 0; i < 20 || (i < 100 && missed == 0); i++)); do
+    run_in "attach$i" -- "$build/gpushim" attach --wait=1 "$pid"
+    cat "attach$i.err" >>all.err
+    ! grep -qs 'it has executed another program: some calls' all.err || missed=1
+  done
+  : >end
+  wait "$pid" || status=$?
+  expect_equal 'the status' 7 "$status"
+  expect_equal 'what it warns of' '' "$(<program.err)"
+  expect_equal 'a program that was executed before words were replaced' 1 "$missed"
+  expect_no_text all.err 'trace|has ended$'
+}
+add_case "attach to a program that executes itself" attach_executing_case
+
+# Numbers of another PID namespace's /proc are other processes here. Alone sees one of them stopped.
+attach_foreign_proc_case() {
+  need unshare
+  unshare -pf true 2>/dev/null || skip "name spaces of our own"
+  attach_start "$apps/attached_shared" .
+  run_in attach -- unshare -pf "$build/gpushim" attach --wait=1 "$pid"
+  run_in detach -- unshare -pf "$build/gpushim" detach "$pid"
+  run_in stats -- unshare -pf "$build/gpushim" stats "$pid"
+  attach_step begin done
+  attach_step more freed
+  attach_end
+  for name in attach detach stats; do
+    expect_status $name 1
+    expect_equal $name "gpushim: process $pid: /proc is that of another PID namespace" "$(<$name.err)"
+  done
+}
+add_case "attach by another namespace's numbers" attach_foreign_proc_case
+
 # 32 threads call all the time while it attaches and detaches, ten times.
 attach_threads_case() {
   local i
