@@ -12,11 +12,13 @@
  * started without gpushim"
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/fsuid.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -129,14 +131,31 @@ static bool is_loaded(pid_t pid)
     return gs_ask_has_library(pid, &readable);
 }
 
+/* Whether the user of a process may read a file: it may be in a folder of root's. */
+static bool may_read(const struct stat *process, const char *path)
+{
+    gid_t group = (gid_t)setfsgid(process->st_gid);
+    uid_t user = (uid_t)setfsuid(process->st_uid);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    (void)setfsuid(user);
+    (void)setfsgid(group);
+    if (file >= 0) {
+        (void)close(file);
+    }
+    return file >= 0;
+}
+
 /* Whether the process has the library at the same path. */
 static bool has_same_file(pid_t pid, const char *library)
 {
     static char inside[PATH_MAX + 64];
-    struct stat here, there;
+    char process[64];
+    struct stat here, there, owner;
     (void)snprintf(inside, sizeof(inside), "/proc/%ld/root%s", (long)pid, library);
+    (void)snprintf(process, sizeof(process), "/proc/%ld", (long)pid);
     return stat(library, &here) == 0 && stat(inside, &there) == 0 &&
-           here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+           here.st_dev == there.st_dev && here.st_ino == there.st_ino &&
+           stat(process, &owner) == 0 && may_read(&owner, library);
 }
 
 /* The library that fits the process's program. */

@@ -13,6 +13,7 @@
 #include <sys/random.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -23,7 +24,6 @@
 
 #define FILE_NAME "libgpushim.so"
 
-/* Folders that programs may run from. */
 static const char *const folders[] = {"/tmp", "/var/tmp", "/dev/shm", "/run"};
 
 static int open_within(int root, const char *path)
@@ -32,6 +32,17 @@ static int open_within(int root, const char *path)
         uint64_t flags, mode, resolve;
     } how = {O_PATH | O_DIRECTORY | O_CLOEXEC, 0, RESOLVE_WITHIN_ROOT};
     return (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
+}
+
+/* Whether programs may run from a folder, which libraries then may, too. */
+static bool may_run_from(int folder)
+{
+    struct statvfs info;
+    if (fstatvfs(folder, &info) == 0 && (info.f_flag & ST_NOEXEC)) {
+        errno = EACCES;
+        return false;
+    }
+    return true;
 }
 
 static bool copy_bytes(int from, int to)
@@ -100,7 +111,8 @@ const char *gs_library_copy_make(pid_t pid, const char *library,
                    (unsigned long long)(number & 0xffffffffffff));
     for (size_t i = 0; i < GS_ARRAY_LEN(folders) && root >= 0 && file >= 0; i++) {
         out->folder = open_within(root, folders[i]);
-        if (out->folder >= 0 && make_in(out->folder, out->name, file)) {
+        if (out->folder >= 0 && may_run_from(out->folder) &&
+            make_in(out->folder, out->name, file)) {
             (void)snprintf(out->path, sizeof(out->path), "%s/%s/" FILE_NAME, folders[i],
                            out->name);
             break;

@@ -443,23 +443,30 @@ attach_for_case() {
 add_case "attach for some time" attach_for_case
 
 # A process with another root, as in a container, has no file of the library: it gets a copy for a moment. Its
-# /tmp is a link that leads elsewhere from outside.
+# /tmp is a link that leads elsewhere from outside; or no program may run from there.
+# attach_container_case link|noexec
 attach_container_case() {
-  local library outer
+  local library outer start=(env -i LD_LIBRARY_PATH=/app)
 
   need unshare
   need chroot
   unshare -mpf true 2>/dev/null || skip "name spaces of our own"
   need_file "$apps/attached_shared"
-  mkdir -p root/{app,proc,other,dev} elsewhere
-  ln -s /other root/tmp
+  mkdir -p root/{app,proc,other,dev,var/tmp} elsewhere
+  if [[ $1 == link ]]; then
+    ln -s /other root/tmp
+  else
+    mkdir root/tmp
+    # shellcheck disable=SC2016 # of the shell that mounts
+    start=(bash -c 'mount -t tmpfs -o noexec none root/tmp || exit 9; exec "$@"' bash "${start[@]}")
+  fi
   ldd "$apps/attached_shared" "$build/sim/libcuda.so.1" | grep -oE '/[^ :]+[.]so[^ :]* [(]' | sort -u >libraries
   while read -r library _; do
     mkdir -p "root${library%/*}"
     cp -L "$library" "root$library"
   done <libraries
   cp "$apps/attached_shared" "$build"/sim/libcuda.so.1 "$build"/sim/libcudart.so.13 root/app/
-  unshare -mpf --mount-proc="$PWD/root/proc" --kill-child env -i LD_LIBRARY_PATH=/app "$(command -v chroot)" "$PWD/root" /app/attached_shared /app \
+  unshare -mpf --mount-proc="$PWD/root/proc" --kill-child "${start[@]}" "$(command -v chroot)" "$PWD/root" /app/attached_shared /app \
     >program.out 2>program.err </dev/null &
   outer=$!
   trap 'kill -9 "$outer" 2>/dev/null' EXIT
@@ -477,9 +484,40 @@ attach_container_case() {
   expect_status detach 0
   expect_text dump.out "^==1== .* 0 errors so far, 6[.]00 MiB live in 2 allocations"
   expect_text dump.out '#0 keep_weights +attached[.]c:[0-9]+$' # which nothing in it could find
-  [[ -z $(find root/other root/dev elsewhere -mindepth 1) ]] || fail "a copy remains: $(find root/other root/dev elsewhere -mindepth 1)"
+  expect_equal 'a copy that remains' '' "$(find root/{other,dev,var/tmp} elsewhere -mindepth 1)"
 }
-add_case "attach to a container" attach_container_case
+add_case "attach to a container" attach_container_case link
+add_case "attach to a container without programs in /tmp" attach_container_case noexec
+
+# Root attaches to another user's process, which may not read the library where it is: it gets a copy, too.
+attach_private_case() {
+  local public
+
+  need setpriv
+  ((EUID == 0)) || skip "root's rights"
+  need_file "$apps/attached_shared"
+  public=$(mktemp -d) || fail 'no folder'
+  chmod 755 "$public"
+  cp "$apps/attached_shared" "$build"/sim/libcuda.so.1 "$build"/sim/libcudart.so.13 "$public/"
+  mkdir -m 700 private
+  cp "$build"/gpushim "$build"/libgpushim.so private/
+  env -i LD_LIBRARY_PATH="$public" setpriv --reuid=65534 --regid=65534 --clear-groups "$public/attached_shared" "$public" \
+    >program.out 2>program.err </dev/null &
+  pid=$!
+  trap 'kill -9 "$pid" 2>/dev/null; rm -rf "$public"' EXIT
+  await 25 grep -qs ready program.out || fail "the program does not start: $(<program.err)"
+  run_in attach -- private/gpushim attach "$pid"
+  attach_step "$public/begin" done
+  run_in dump -- private/gpushim dump "$pid"
+  run_in detach -- private/gpushim detach "$pid"
+  : >"$public/more"
+  : >"$public/end"
+  wait "$pid" || fail 'the program ended otherwise'
+  expect_status attach 0
+  expect_status detach 0
+  expect_text dump.out "^==$pid== .* 0 errors so far, 6[.]00 MiB live in 2 allocations"
+}
+add_case "attach to a process that may not read the library" attach_private_case
 
 # A container's filter holds for its first process, too, and allows what programs do. A program's own may end it.
 # attach_filter_case inside|outside
