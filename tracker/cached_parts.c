@@ -13,6 +13,8 @@
 #include <stdlib.h>
 
 #define FIRST_ROOM ((size_t)4096)
+/* Call sites of past moments are dropped from this number on. */
+#define GONE_MOST ((size_t)1024)
 
 static size_t table_bytes(uint64_t room)
 {
@@ -51,8 +53,9 @@ void gs_cached_parts_destroy(struct gs_cached_parts *parts)
         return;
     }
     for (unsigned i = 0; i < GS_MAX_DEVICES; i++) {
-        gs_samples_free(&parts->gone[i].sites);
+        gs_samples_free(&parts->peaks[i].gone);
     }
+    gs_samples_free(&parts->grown);
     gs_state_unmap(parts->memory, parts->table, table_bytes(parts->table->room));
     gs_state_unmap(parts->memory, parts, sizeof(*parts));
 }
@@ -80,10 +83,11 @@ static void fill(struct gs_part *slot, const struct gs_part *part)
     __atomic_signal_fence(__ATOMIC_SEQ_CST); /* the process may end after any store */
     slot->bytes = part->bytes;
     slot->kept = part->kept;
+    slot->grown = part->grown;
     slot->device = part->device;
     slot->time_ns = part->time_ns;
     slot->stack = part->stack;
-    slot->peak = part->peak;
+    slot->moment = part->moment;
     slot->number = part->number;
     __atomic_store_n(&slot->addr, part->addr, __ATOMIC_RELEASE);
 }
@@ -149,15 +153,24 @@ void gs_cached_parts_add(struct gs_cached_parts *parts, const struct gs_part *pa
 
 /* ---- peaks ------------------------------------------------------------------------ */
 
-/* Stores the device's present values. Returns the previous ones. */
-static struct gs_parts_gone update_device(struct gs_cached_parts *parts,
-                                          const struct gs_parts_now *now)
+static void set_moment(struct gs_parts_peak *device)
 {
-    struct gs_parts_gone *device = &parts->gone[now->device], before = *device;
+    device->moment++;
+    device->most_bytes = device->live_bytes;
+}
 
+/* Stores the device's present values. A new peak of the device is a new moment. */
+static struct gs_parts_peak *update_device(struct gs_cached_parts *parts,
+                                           const struct gs_parts_now *now)
+{
+    struct gs_parts_peak *device = &parts->peaks[now->device];
+
+    if (now->peak != device->seen) {
+        set_moment(device);
+    }
     device->seen = now->peak;
     device->reserved_bytes = now->reserved_bytes;
-    return before;
+    return device;
 }
 
 void gs_cached_parts_hand_out(struct gs_cached_parts *parts, struct gs_part part,
@@ -167,30 +180,46 @@ void gs_cached_parts_hand_out(struct gs_cached_parts *parts, struct gs_part part
         return;
     }
     gs_tracker_lock_take(&parts->lock, GS_RANK_PARTS);
-    const struct gs_parts_gone before = update_device(parts, now);
+    const struct gs_parts_peak before = parts->peaks[now->device];
+    struct gs_parts_peak *device = update_device(parts, now);
     part.device = now->device;
-    part.peak = now->peak;
     part.number = ++parts->handed_out;
-    if (now->reserved_bytes > before.reserved_bytes && now->peak != before.seen) {
-        part.peak = now->peak - 1; /* its own memory made the peak */
+    part.moment = device->moment;
+    device->live_bytes += part.bytes;
+    if ((now->reserved_bytes > before.reserved_bytes && now->peak != before.seen) ||
+        (device->live_bytes > device->most_bytes &&
+         now->is_at_peak(now->tracker, now->device))) {
+        set_moment(device); /* which has this part */
     }
     add(parts, &part);
     gs_tracker_lock_give(&parts->lock, GS_RANK_PARTS);
 }
 
-/* Counts a part that was live at the device's peak. Without memory it is missing there.
+/* Counts a part that was live at the device's moment. Without memory it is missing there.
  */
-static void keep_gone(struct gs_parts_gone *device, const struct gs_part *part,
-                      uint32_t peak)
+static void keep_gone(struct gs_parts_peak *device, const struct gs_part *part)
 {
-    const struct gs_sample sample = {
-        .stack = part->stack, .alloc_count = 1, .alloc_bytes = part->bytes};
+    const struct gs_sample sample = {.stream = device->moment,
+                                     .stack = part->stack,
+                                     .alloc_count = 1,
+                                     .alloc_bytes = part->bytes};
 
-    if (device->peak != peak) {
-        gs_samples_free(&device->sites);
-        device->peak = peak;
+    if (device->newest != device->moment && device->gone.count >= GONE_MOST) {
+        gs_samples_free(&device->gone);
     }
-    (void)!gs_samples_add(&device->sites, &sample);
+    device->newest = device->moment;
+    (void)!gs_samples_add(&device->gone, &sample);
+}
+
+/* Counts a part that grew until Python ended. */
+static void keep_grown(struct gs_cached_parts *parts, const struct gs_part *part)
+{
+    const struct gs_sample sample = {.stack = part->stack,
+                                     .device = (int16_t)part->device,
+                                     .alloc_count = 1,
+                                     .alloc_bytes = part->bytes};
+
+    (void)!gs_samples_add(&parts->grown, &sample);
 }
 
 void gs_cached_parts_remove(struct gs_cached_parts *parts, uint64_t addr,
@@ -200,13 +229,17 @@ void gs_cached_parts_remove(struct gs_cached_parts *parts, uint64_t addr,
         return;
     }
     gs_tracker_lock_take(&parts->lock, GS_RANK_PARTS);
-    (void)update_device(parts, now);
+    struct gs_parts_peak *device = update_device(parts, now);
     size_t slot = slot_of(parts->table, addr);
     const struct gs_part *part = &parts->table->slots[slot];
-    if (part->addr != 0 && part->peak != now->peak) {
-        keep_gone(&parts->gone[now->device], part, now->peak);
-    }
     if (part->addr != 0) {
+        if (part->moment != device->moment) {
+            keep_gone(device, part);
+        }
+        if (part->grown) {
+            keep_grown(parts, part);
+        }
+        device->live_bytes -= part->bytes;
         empty(parts, slot);
     }
     gs_tracker_lock_give(&parts->lock, GS_RANK_PARTS);
@@ -229,15 +262,15 @@ void gs_cached_parts_keep(struct gs_cached_parts *parts, uint64_t addr)
 
 /* Copies the samples of a peak. A group may need the program's malloc, which must not run
  * under a lock that an allocation waits for. */
-static size_t copy_gone(struct gs_cached_parts *parts, const struct gs_parts_gone *device,
+static size_t copy_gone(struct gs_cached_parts *parts, const struct gs_parts_peak *device,
                         uint32_t peak, struct gs_sample *samples, size_t room)
 {
     size_t count = 0;
 
     gs_tracker_lock_take(&parts->lock, GS_RANK_PARTS);
-    for (size_t i = 0; device->peak == peak && i < device->sites.capacity; i++) {
-        const struct gs_sample *sample = &device->sites.slots[i];
-        if (sample->used && count++ < room) {
+    for (size_t i = 0; device->seen == peak && i < device->gone.capacity; i++) {
+        const struct gs_sample *sample = &device->gone.slots[i];
+        if (sample->used && sample->stream == device->moment && count++ < room) {
             samples[count - 1] = *sample;
         }
     }
@@ -248,7 +281,7 @@ static size_t copy_gone(struct gs_cached_parts *parts, const struct gs_parts_gon
 enum gs_status gs_cached_parts_gone(struct gs_cached_parts *parts, unsigned device,
                                     uint32_t peak, struct gs_groups *out)
 {
-    const struct gs_parts_gone *gone = &parts->gone[device];
+    const struct gs_parts_peak *gone = &parts->peaks[device];
     size_t room = 2 * copy_gone(parts, gone, peak, NULL, 0) + 1;
     struct gs_sample *samples = gs_host_map(room * sizeof(*samples));
     enum gs_status status = samples ? GS_OK : GS_ERR_HOST_NOMEM;
@@ -269,6 +302,63 @@ enum gs_status gs_cached_parts_gone(struct gs_cached_parts *parts, unsigned devi
     return status;
 }
 
+/* ---- Python's end ----------------------------------------------------------------- */
+
+/* Marks the parts of the list that are not kept, and whose call site is known. */
+static void mark_grown(struct gs_cached_parts *parts, const struct gs_part_list *list)
+{
+    gs_tracker_lock_take(&parts->lock, GS_RANK_PARTS);
+    for (size_t i = 0; i < list->count; i++) {
+        const struct gs_part *part = &list->items[i];
+        struct gs_part *slot = &parts->table->slots[slot_of(parts->table, part->addr)];
+        if (!part->kept && part->stack != 0 && slot->number == part->number) {
+            slot->grown = slot->addr != 0;
+        }
+    }
+    gs_tracker_lock_give(&parts->lock, GS_RANK_PARTS);
+}
+
+void gs_cached_parts_end(struct gs_cached_parts *parts)
+{
+    if (__atomic_load_n(&parts->ended, __ATOMIC_RELAXED) != 0 ||
+        __atomic_exchange_n(&parts->ended, 1, __ATOMIC_RELAXED) != 0) {
+        return;
+    }
+    struct gs_part_list list = gs_cached_parts_copy(parts);
+    for (size_t i = 0; i < list.count; i++) {
+        list.items[i].kept = 1;
+    }
+    gs_part_list_judge_kept(&list, false);
+    mark_grown(parts, &list);
+    gs_part_list_free(&list);
+}
+
+struct gs_parts_grown gs_cached_parts_grown(struct gs_cached_parts *parts)
+{
+    struct gs_parts_grown grown = {0};
+    uint64_t most_bytes = 0;
+
+    if (!parts) {
+        return grown;
+    }
+    gs_tracker_lock_take(&parts->lock, GS_RANK_PARTS);
+    for (size_t i = 0; i < parts->grown.capacity; i++) {
+        const struct gs_sample *sample = &parts->grown.slots[i];
+        if (sample->alloc_count < GS_GREW_PARTS) {
+            continue;
+        }
+        grown.count += sample->alloc_count;
+        grown.bytes += sample->alloc_bytes;
+        if (sample->alloc_bytes > most_bytes) {
+            most_bytes = sample->alloc_bytes;
+            grown.stack = sample->stack;
+            grown.device = sample->device;
+        }
+    }
+    gs_tracker_lock_give(&parts->lock, GS_RANK_PARTS);
+    return grown;
+}
+
 /* ---- a list ----------------------------------------------------------------------- */
 
 static int compare_parts(const void *left, const void *right)
@@ -287,6 +377,10 @@ static size_t copy_parts(struct gs_cached_parts *parts, struct gs_part_list *lis
     size_t count = parts->count;
     list->known = parts->lost == 0 && count <= list->room;
     list->handed_out = parts->handed_out;
+    for (unsigned i = 0; i < GS_MAX_DEVICES; i++) {
+        list->devices[i].peak = parts->peaks[i].seen;
+        list->devices[i].moment = parts->peaks[i].moment;
+    }
     for (size_t i = 0; list->known && list->items && i < table->room; i++) {
         if (table->slots[i].addr != 0) {
             list->items[list->count++] = table->slots[i];
@@ -320,6 +414,13 @@ void gs_part_list_free(struct gs_part_list *list)
 {
     gs_host_unmap(list->items, list->room * sizeof(*list->items));
     *list = (struct gs_part_list){0};
+}
+
+bool gs_part_list_at_peak(const struct gs_part_list *list, const struct gs_part *part,
+                          unsigned device, uint32_t peak)
+{
+    return part->device == device && (list->devices[device].peak != peak ||
+                                      list->devices[device].moment != part->moment);
 }
 
 size_t gs_part_list_within(const struct gs_part_list *list, uint64_t addr, uint64_t bytes,

@@ -21,12 +21,14 @@ void gs_cached_parts_destroy(struct gs_cached_parts *parts); /* NULL is allowed 
 
 /* A part that is handed out. */
 struct gs_part {
-    uint64_t addr;                             /* 0: none */
-    uint64_t bytes : 55, kept : 1, device : 8; /* kept: gs_cached_parts_keep */
-    uint64_t time_ns;                          /* since the tracker's start */
-    uint32_t stack;  /* of the call that it was handed to; 0: not known */
-    uint32_t peak;   /* it is newer than that peak of its device, by number */
-    uint64_t number; /* of all that were handed out, from 1; 0: not known */
+    uint64_t addr; /* 0: none */
+    uint64_t bytes : 54, device : 8;
+    uint64_t kept : 1;  /* gs_cached_parts_keep */
+    uint64_t grown : 1; /* gs_cached_parts_end */
+    uint64_t time_ns;   /* since the tracker's start */
+    uint32_t stack;     /* of the call that it was handed to; 0: not known */
+    uint32_t moment;    /* of its device, that it is newer than: gs_parts_peak */
+    uint64_t number;    /* of all that were handed out, from 1; 0: not known */
 };
 
 /* A table of parts, open-addressed by address. */
@@ -35,11 +37,16 @@ struct gs_part_table {
     struct gs_part slots[];
 };
 
-/* The parts of a device that were live at a peak, and that the allocator has back. */
-struct gs_parts_gone {
+/* The parts of a device at its peak: at the first moment at which they had the most
+ * bytes. A device stays at its peak while its allocator fills the memory that it has. */
+struct gs_parts_peak {
     uint64_t reserved_bytes; /* that the allocator has of the device */
-    uint32_t seen, peak;     /* the last peak seen; that of the sites */
-    struct gs_samples sites; /* by stack */
+    uint64_t live_bytes;     /* of parts */
+    uint64_t most_bytes;     /* of parts, at the moment */
+    uint32_t seen;           /* the device's last peak, by number */
+    uint32_t moment;         /* by number */
+    uint32_t newest;         /* moment of `gone` */
+    struct gs_samples gone;  /* that the allocator has back, by stack; stream: moment */
 };
 
 /* For its functions, and for the reader of a file that has it. */
@@ -49,8 +56,10 @@ struct gs_cached_parts {
     struct gs_state_memory *memory;
     struct gs_part_table *table; /* atomic: the one that is complete */
     size_t count;
-    uint64_t handed_out; /* parts so far */
-    struct gs_parts_gone gone[GS_MAX_DEVICES];
+    uint64_t handed_out;     /* parts so far */
+    uint32_t ended;          /* atomic: gs_cached_parts_end was called */
+    struct gs_samples grown; /* by stack: of its parts, those that came back since */
+    struct gs_parts_peak peaks[GS_MAX_DEVICES];
 };
 
 /* The allocator hands out a part. Without memory the parts are no longer known. */
@@ -62,9 +71,13 @@ struct gs_parts_now {
     unsigned device; /* < GS_MAX_DEVICES */
     uint32_t peak;
     uint64_t reserved_bytes;
+    /* Whether the device has as much as at its peak; asked only for a new maximum of
+     * parts. */
+    bool (*is_at_peak)(const struct gs_tracker *tracker, unsigned device);
+    const struct gs_tracker *tracker;
 };
-/* As gs_cached_parts_add, and sets the part's device and peak: memory that the allocator
- * has just taken of the device, it took for this part. */
+/* As gs_cached_parts_add, and sets the part's device and moment: memory that the
+ * allocator has just taken of the device, it took for this part. */
 void gs_cached_parts_hand_out(struct gs_cached_parts *parts, struct gs_part part,
                               const struct gs_parts_now *now);
 /* The allocator has it back. */
@@ -73,8 +86,21 @@ void gs_cached_parts_remove(struct gs_cached_parts *parts, uint64_t addr,
 /* The owner of the part, or of the allocation, at this address was to be freed once
  * Python had ended, and stays. An allocation has a part without bytes for that. */
 void gs_cached_parts_keep(struct gs_cached_parts *parts, uint64_t addr);
+/* Python has ended, and frees its objects. The first call marks the parts of call sites
+ * that grew, as gs_part_list_judge_kept has it. */
+void gs_cached_parts_end(struct gs_cached_parts *parts);
 
-/* Adds the parts that were live at the device's peak and are no more, by stack.
+/* What grew until Python ended, and came back then. */
+struct gs_parts_grown {
+    uint64_t count, bytes; /* 0: nothing */
+    uint32_t stack;        /* the one with the most bytes */
+    int16_t device;        /* that stack's */
+};
+/* `parts` may be NULL. */
+struct gs_parts_grown gs_cached_parts_grown(struct gs_cached_parts *parts);
+
+/* Adds the parts that were live at the device's peak, of that number, and are no more, by
+ * stack.
  * Errors: GS_ERR_HOST_NOMEM  some are missing */
 enum gs_status gs_cached_parts_gone(struct gs_cached_parts *parts, unsigned device,
                                     uint32_t peak, struct gs_groups *out) GS_MUST_USE;
@@ -85,10 +111,16 @@ struct gs_part_list {
     size_t count, room;
     uint64_t handed_out; /* parts so far */
     bool known;          /* false: no allocator reports them, or memory was short */
+    struct {
+        uint32_t peak, moment; /* as struct gs_parts_peak has them */
+    } devices[GS_MAX_DEVICES];
 };
 /* `parts` may be NULL: nothing is known. gs_part_list_free must follow. */
 struct gs_part_list gs_cached_parts_copy(struct gs_cached_parts *parts);
 void gs_part_list_free(struct gs_part_list *list);
+/* Whether a part of the list was live at the device's peak, of that number. */
+bool gs_part_list_at_peak(const struct gs_part_list *list, const struct gs_part *part,
+                          unsigned device, uint32_t peak);
 /* A call site grew if it has as many kept parts, over so many eighths of the run. */
 #define GS_GREW_PARTS   8
 #define GS_GREW_EIGHTHS 7

@@ -430,22 +430,6 @@ static uint32_t peak_of_parts(const struct row_gather *row)
     return (uint32_t)(row->key >> GS_PEAK_ROW_BITS);
 }
 
-static void gather_parts(struct gather *gather)
-{
-    struct gs_cached_parts *parts =
-        __atomic_load_n(&gather->tracker->parts, __ATOMIC_ACQUIRE);
-
-    gather->parts = gs_cached_parts_copy(parts);
-    for (unsigned i = 0; gather->parts.known && i < GS_MAX_DEVICES; i++) {
-        struct row_gather *row = &gather->rows[i];
-        if (gather->peaks[i].bytes != 0 &&
-            gs_cached_parts_gone(parts, i, peak_of_parts(row), &row->parts_gone) !=
-                GS_OK) {
-            row->status = GS_ERR_HOST_NOMEM;
-        }
-    }
-}
-
 /* Adds the parts of a device that live now and were live at its peak, too. */
 static void add_parts_live(struct gather *gather, unsigned device)
 {
@@ -460,8 +444,27 @@ static void add_parts_live(struct gather *gather, unsigned device)
                                        .count = 1,
                                        .likely_bytes = (double)part->bytes,
                                        .likely_count = 1};
-        if (part->device == device && part->peak != peak_of_parts(row)) {
+        if (gs_part_list_at_peak(&gather->parts, part, device, peak_of_parts(row))) {
             add_group(row, &row->parts_live, &group);
+        }
+    }
+}
+
+static void gather_parts(struct gather *gather)
+{
+    struct gs_cached_parts *parts =
+        __atomic_load_n(&gather->tracker->parts, __ATOMIC_ACQUIRE);
+
+    gather->parts = gs_cached_parts_copy(parts);
+    for (unsigned i = 0; gather->parts.known && i < GS_MAX_DEVICES; i++) {
+        struct row_gather *row = &gather->rows[i];
+        if (gather->peaks[i].bytes != 0 &&
+            gs_cached_parts_gone(parts, i, peak_of_parts(row), &row->parts_gone) !=
+                GS_OK) {
+            row->status = GS_ERR_HOST_NOMEM;
+        }
+        if (gather->peaks[i].bytes != 0) {
+            add_parts_live(gather, i);
         }
     }
 }
@@ -606,17 +609,26 @@ static void begin(struct gather *gather)
     gs_tracker_lock_give(&tracker->peak_lock, GS_RANK_PEAK);
 }
 
-/* Returns true if at least 1 / part of the peak was freed since, in parts of memory that
- * a framework keeps, too. */
+static uint64_t sum_of(const struct gs_groups *groups)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < groups->count; i++) {
+        bytes += groups->items[i].bytes;
+    }
+    return bytes;
+}
+
+/* Returns true if at least 1 / part of the peak was freed since, or of the parts that
+ * allocators of frameworks had handed out of it. */
 static bool is_freed(const struct row_gather *row, const struct gs_peak *peak,
                      unsigned part)
 {
-    uint64_t bytes = peak->freed_bytes;
+    uint64_t gone = sum_of(&row->parts_gone), live = sum_of(&row->parts_live);
 
-    for (size_t i = 0; i < row->parts_gone.count; i++) {
-        bytes += row->parts_gone.items[i].bytes;
-    }
-    return part == 0 || (bytes != 0 && bytes >= peak->bytes / part);
+    return part == 0 ||
+           (peak->freed_bytes != 0 && peak->freed_bytes >= peak->bytes / part) ||
+           (gone != 0 && gone >= (gone + live) / part);
 }
 
 static void free_row(struct row_gather *row)
@@ -653,9 +665,6 @@ void gs_peaks_gather(struct gs_tracker *tracker, unsigned part,
         gs_records_visit(tracker, visit_live, gather);
     }
     for (unsigned i = 0; i < GS_PEAK_ROWS; i++) {
-        if (gather->rows[i].wanted && i < GS_MAX_DEVICES) {
-            add_parts_live(gather, i);
-        }
         if (gather->rows[i].wanted) {
             build_peak(tracker, &gather->rows[i], &peaks[i]);
         }

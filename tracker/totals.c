@@ -308,6 +308,12 @@ static int64_t live_bytes(const struct gs_tracker *tracker, unsigned row)
     return bytes;
 }
 
+bool gs_totals_at_peak(const struct gs_tracker *tracker, unsigned row)
+{
+    return live_bytes(tracker, row) >=
+           __atomic_load_n(&tracker->shared[row].peak, __ATOMIC_RELAXED);
+}
+
 void gs_tracker_stretch_begin(struct gs_tracker *tracker, struct gs_stretch *stretch)
 {
     for (unsigned row = 0; row < GS_ROWS; row++) {

@@ -576,8 +576,13 @@ void gs_tracker_part(struct gs_tracker *tracker, const struct gs_part_report *re
         .peak = (uint32_t)__atomic_load_n(&tracker->shared[row].peak_number,
                                           __ATOMIC_RELAXED),
         .reserved_bytes = report->reserved_bytes,
+        .is_at_peak = gs_totals_at_peak,
+        .tracker = tracker,
     };
 
+    if (parts && report->ended) {
+        gs_cached_parts_end(parts);
+    }
     if (parts && report->bytes < 0) {
         gs_cached_parts_remove(parts, report->addr, &now);
     } else if (parts) {

@@ -65,6 +65,7 @@ struct gs_part_report {
     uint64_t reserved_bytes; /* that the allocator has of the device */
     int device;
     uint32_t stack; /* of the call that the part is handed to; 0: not known */
+    bool ended;     /* Python has ended, and frees its objects */
 };
 void gs_tracker_part(struct gs_tracker *tracker, const struct gs_part_report *report);
 /* The owner of the part, or of the allocation, at an address was to be freed once Python

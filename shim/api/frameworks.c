@@ -137,6 +137,7 @@ void REPORT_USAGE(void *memory, int64_t bytes, size_t allocated, size_t reserved
                             .bytes = bytes,
                             .reserved_bytes = reserved,
                             .device = device.index,
+                            .ended = bytes < 0 && gs_torch_end_has_come(),
                             .stack = bytes > 0 ? gs_record_part_stack(state) : 0});
     }
     if (own) {

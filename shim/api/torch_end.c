@@ -11,7 +11,7 @@
  * has the object as its second argument, whose register it has not changed before that
  * call.
  *
- * Owns:  the slot.   Lock: none, atomic.
+ * Owns:  the slot, and Python's function.   Lock: none, atomic.
  */
 #include <link.h>
 #include <string.h>
@@ -36,7 +36,8 @@
 #define FIRST_MEMBER 16u
 
 typedef int is_initialized_fn(void);
-static is_initialized_fn *own; /* atomic: Python's */
+static is_initialized_fn *own;    /* atomic: Python's, once the slot is set */
+static is_initialized_fn *python; /* atomic: the same, once Python was seen to run */
 
 static void keep(uint64_t addr)
 {
@@ -142,13 +143,25 @@ void gs_torch_end_watch(void)
     is_initialized_fn *function;
     void *found;
 
-    /* What is attached to keeps its code as it was once it is detached. */
-    if (__atomic_load_n(&own, __ATOMIC_ACQUIRE) || gs_environment_is_replaced() ||
+    if (__atomic_load_n(&own, __ATOMIC_ACQUIRE) ||
         gs_elf_module_named(LIBRARY, false, &library) != GS_OK ||
         !gs_elf_first_symbol(ASKED, &interpreter) ||
         !(found = gs_elf_symbol(&interpreter, ASKED))) {
         return;
     }
     memcpy(&function, &found, sizeof(function));
-    (void)gs_elf_visit(visit, (void *)&function);
+    if (function() != 0) {
+        __atomic_store_n(&python, function, __ATOMIC_RELEASE);
+    }
+    /* What is attached to keeps its code as it was once it is detached. */
+    if (!gs_environment_is_replaced()) {
+        (void)gs_elf_visit(visit, (void *)&function);
+    }
+}
+
+bool gs_torch_end_has_come(void)
+{
+    is_initialized_fn *function = __atomic_load_n(&python, __ATOMIC_ACQUIRE);
+
+    return function && function() == 0;
 }

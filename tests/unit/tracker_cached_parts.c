@@ -376,8 +376,8 @@ static void take_block(struct gs_tracker *tracker, uint64_t addr, uint64_t bytes
 
 /*
  * At the peak two blocks had a part that lives, one that is gone, and the one for which
- * the second block was taken. A part from before the peak and one from after it had
- * nothing then.
+ * the second block was taken. A part from before the peak, and one from after it, when
+ * parts had less, had nothing then.
  */
 Test(parts, a_peak_has_the_parts_that_were_live_then)
 {
@@ -403,8 +403,8 @@ Test(parts, a_peak_has_the_parts_that_were_live_then)
     reserve_for(tracker, 0x12000, 0x800, mine, 0x4000);
     take_block(tracker, 0x20000, 0x4000, takes);
     reserve_for(tracker, 0x20000, 0x2000, next, 0x8000);
-    reserve_for(tracker, 0x13000, 0x400, mine, 0x8000);
     reserve_for(tracker, 0x10000, -0x1000, 0, 0x8000);
+    reserve_for(tracker, 0x13000, 0x400, mine, 0x8000);
     reserve_for(tracker, 0x20000, -0x2000, 0, 0x8000);
     reserve_for(tracker, 0x13000, -0x400, 0, 0x8000);
     gs_report_write_from(tracker, &config, &source, &text, &summary);
@@ -427,6 +427,117 @@ Test(parts, a_peak_has_the_parts_that_were_live_then)
     free(text.data);
     gs_tracker_destroy(tracker);
     gs_stacks_destroy(stacks);
+}
+
+/*
+ * A line fills memory that another line made the allocator take: all of it was in use at
+ * the device's peak, though the peak is older (seen alone: parts of the block's own time).
+ * Once the device is below its peak, more parts say nothing about the peak.
+ */
+Test(parts, a_peak_has_what_filled_its_memory_later)
+{
+    struct gs_stacks *stacks = test_stacks();
+    struct gs_tracker *tracker = test_tracker(stacks);
+    struct gs_report_config config = test_report_config();
+    struct gs_report_source source = test_source();
+    uint32_t takes = TEST_STACK(stacks, AT_CUDART, AT_TORCH, AT_RUN, AT_MAIN);
+    uint32_t load = TEST_STACK(stacks, AT_TORCH, AT_LOAD, AT_MAIN);
+    uint32_t next = TEST_STACK(stacks, AT_TORCH, AT_LOAD_NEXT, AT_MAIN);
+    struct gs_report_summary summary;
+    struct gs_allocation more = test_allocation(0x80000, 0x1000);
+    struct gs_text text = {0};
+
+    source.module = in_c10;
+    source.resolve = name_c10;
+    config.show_devices = config.peaks_asked = true;
+    config.peak_max = 10;
+    take_block(tracker, 0x10000, 0x8000, takes);
+    more.time_ns = 0;
+    const uint32_t other = test_add(tracker, &more, true);
+    for (unsigned i = 0; i < 8; i++)
+        reserve_for(tracker, 0x10000 + i * 0x800, 0x800, load, 0x8000);
+    for (unsigned i = 0; i < 8; i++)
+        reserve_for(tracker, 0x10000 + i * 0x800, -0x800, 0, 0x8000);
+    gs_tracker_remove(tracker, other, NULL);
+    for (unsigned i = 0; i < 15; i++)
+        reserve_for(tracker, 0x10000 + i * 0x800, 0x800, next, 0x8000);
+    for (unsigned i = 0; i < 15; i++)
+        reserve_for(tracker, 0x10000 + i * 0x800, -0x800, 0, 0x8000);
+    gs_report_write_from(tracker, &config, &source, &text, &summary);
+    cr_expect_not_null(strstr(text.data, "PEAK 1: 16.0 KiB in 8 allocations"), "%s",
+                       text.data);
+    cr_expect_not_null(strstr(text.data, "#0 load_batch"), "%s", text.data);
+    cr_expect_null(strstr(text.data, "loader.c:89"), "%s", text.data);
+    free(text.data);
+    gs_tracker_destroy(tracker);
+    gs_stacks_destroy(stacks);
+}
+
+/* ---- what Python frees as it ends -------------------------------------------------- */
+
+static void end_part(struct gs_tracker *tracker, uint64_t addr, int64_t bytes)
+{
+    gs_tracker_part(
+        tracker, &(struct gs_part_report){.addr = addr, .bytes = -bytes, .ended = true});
+}
+
+/* The report of a run with `count` parts of one line, then `after` of another, each gone
+ * before the next; Python frees those of the line as it ends. */
+static char *report_of_freed(unsigned count, unsigned after, bool named)
+{
+    struct gs_stacks *stacks = test_stacks();
+    struct gs_tracker *tracker = test_tracker(stacks);
+    struct gs_report_config config = test_report_config();
+    struct gs_report_source source = test_source();
+    uint32_t load = named ? TEST_STACK(stacks, AT_TORCH, AT_LOAD, AT_MAIN) : 0;
+    uint32_t mine = TEST_STACK(stacks, AT_TORCH, AT_MINE, AT_MAIN);
+    struct gs_report_summary summary;
+    struct gs_text text = {0};
+
+    source.module = in_c10;
+    source.resolve = name_c10;
+    config.show_hints = true;
+    test_leak(tracker, 0x10000, 0x10000, SECONDS(1),
+              TEST_STACK(stacks, AT_CUDART, AT_TORCH, AT_RUN, AT_MAIN));
+    for (unsigned i = 0; i < count; i++)
+        part(tracker, 0x10000 + i * 0x200, 512, load);
+    for (unsigned i = 0; i < after; i++) {
+        part(tracker, 0x1f000, 512, mine);
+        part(tracker, 0x1f000, -512, 0);
+    }
+    for (unsigned i = 0; i < count; i++)
+        end_part(tracker, 0x10000 + i * 0x200, 512);
+    gs_report_write_from(tracker, &config, &source, &text, &summary);
+    cr_expect_eq(summary.leaked_bytes, 0);
+    gs_tracker_destroy(tracker);
+    gs_stacks_destroy(stacks);
+    return text.data;
+}
+
+/* A list that grows is gone before the report (seen alone: nothing that leads to it). */
+Test(parts, what_grew_until_python_ended_has_a_hint)
+{
+    char *text = report_of_freed(20, 1, true);
+
+    cr_expect_not_null(strstr(text, "Hint: 20 tensors of PyTorch, 10.0 KiB, most at "
+                                    "load_batch "),
+                       "%s", text);
+    cr_expect_not_null(strstr(text, ", were kept one after the other until Python ended: "
+                                    "gpushim.report() at the script's end lists them\n"),
+                       "%s", text);
+    free(text);
+}
+
+/* A model's weights come first, and few are no list; without a stack no line is known. */
+Test(parts, weights_until_python_ended_have_none)
+{
+    char *texts[] = {report_of_freed(20, 4, true), report_of_freed(7, 0, true),
+                     report_of_freed(20, 1, false)};
+
+    for (unsigned i = 0; i < GS_ARRAY_LEN(texts); i++) {
+        cr_expect_null(strstr(texts[i], "Hint"), "%s", texts[i]);
+        free(texts[i]);
+    }
 }
 
 /* ---- Numba: a list of arrays that are freed late ---------------------------------- */

@@ -99,6 +99,7 @@ struct gs_report_data {
     size_t churn_shown;                 /* of these, that have a hint, likewise */
     struct gs_pinned_list pinned;       /* call sites of unused pinned memory */
     size_t pinned_shown;                /* likewise */
+    struct gs_parts_grown grown;        /* it has a hint */
     uint64_t error_count;               /* each as often as it occurred */
     uint64_t errors_more;               /* call sites beyond those kept */
     struct gs_samples calls;            /* all allocations, if there are deny: rules */
@@ -118,7 +119,7 @@ void gs_report_data_free(struct gs_report_data *data);
 /* Returns true if a hint names a call site. */
 static inline bool gs_report_has_hint_sites(const struct gs_report_data *data)
 {
-    return data->churn_shown != 0 || data->pinned_shown != 0;
+    return data->churn_shown != 0 || data->pinned_shown != 0 || data->grown.count != 0;
 }
 
 /* Leaks without a group, for lack of memory. */

@@ -45,7 +45,7 @@ cached_leaks_case() {
   expect_text shim.err 'SUMMARY: gpushim: 0 errors, 9[.]00 MiB leaked in 3 allocations, 3 call sites$'
   expect_text shim.err '^==[0-9]+== Cached by PyTorch: 6[.]00 MiB in 4 allocations, not a leak$'
   grep -E '^==[0-9]+==     #0' shim.err | sed 's/^.*#0 *//; s/  */ /' >firsts
-  printf '%s\n' 'load_batch train.py:33' 'load_batch train.py:33' 'Block.forward train.py:24' | diff - firsts ||
+  printf '%s\n' 'load_batch train.py:34' 'load_batch train.py:34' 'Block.forward train.py:25' | diff - firsts ||
     fail "the first frames are not the program's own"
   expect_text shim.err '^==[0-9]+==        [.][.][.] [0-9]+ frames of PyTorch'
   expect_text shim.err '^==[0-9]+==   train[.]py +9[.]00 MiB +3$'
@@ -139,6 +139,17 @@ families_peak_case() {
   expect_equal "cached: four now, one place then" 5 "$(grep -o '"cached_by": "PyTorch"' out.json | wc -l)"
 }
 add_case "families tensors at the peak" families_peak_case
+
+# A list that grows is gone before the report: a hint alone leads to its line.
+families_list_case() {
+  torch_like list GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=out.json
+  expect_status shim 0
+  expect_count shim.err '^==[0-9]+== Hint: ' 1
+  expect_text shim.err "Hint: 40 tensors of PyTorch, 40[.]0 MiB, most at <listcomp> train[.]py:[0-9]+, were kept one after the \
+other until Python ended: gpushim[.]report\(\) at the script's end lists them$"
+  expect_text out.json '"hint": "grew", "device": 0, .*"stack": \['
+}
+add_case "families what grew until Python ended has a hint" families_list_case
 
 # A graph of a global holds tensors until Python ends, and PyTorch then does not free them.
 families_graph_case() {

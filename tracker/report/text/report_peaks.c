@@ -6,18 +6,28 @@
 
 #include <stdio.h>
 
-/* A peak is printed if at least this part of it was freed since. For other peaks the
- * leaks, or the live memory, show the same. */
+/* A peak is printed if at least this part of it was freed since, not counting caches. For
+ * other peaks the leaks, or the live memory, show the same. */
 #define FREED_PART 10u
 /* Number of call sites to name, so that those that read the same are found: more than are
  * printed. */
 #define SITES_NAMED(shown) (4 * (size_t)(shown) + 16)
 
+static uint64_t used_bytes(const struct gs_peak *peak)
+{
+    uint64_t cached = 0;
+
+    for (size_t i = 0; i < peak->count; i++) {
+        cached += peak->places[i].held.cached_by ? peak->places[i].held.bytes : 0;
+    }
+    return cached < peak->bytes ? peak->bytes - cached : 0;
+}
+
 static bool is_printed(const struct gs_report_config *config, const struct gs_peak *peak,
                        unsigned row)
 {
     return peak->known && config->peak_max != 0 && config->show_leaks &&
-           peak->freed_bytes != 0 && peak->freed_bytes >= peak->bytes / FREED_PART &&
+           peak->freed_bytes != 0 && peak->freed_bytes >= used_bytes(peak) / FREED_PART &&
            (row < GS_ROW_PINNED || config->show_devices);
 }
 

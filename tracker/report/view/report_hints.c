@@ -182,19 +182,43 @@ static bool find_pinned(const struct gs_hint_source *source, size_t number,
     return true;
 }
 
-/* The hints in their order: one for the process, two for each device, then those of call
+static bool find_grown(const struct gs_hint_source *source, struct gs_report_hint *out)
+{
+    const struct gs_parts_grown *grown = &source->data->grown;
+    struct gs_hint_place place = source->find(source->self, grown->stack);
+    struct gs_text where = {0};
+    char count[32], bytes[24];
+
+    if (grown->count == 0) {
+        return false;
+    }
+    if (place.frame) {
+        gs_report_put_where(place.frame, NULL, &where);
+    }
+    out->name = "grew";
+    out->device = grown->device;
+    out->stack = grown->stack;
+    snprintf(out->text, sizeof(out->text),
+             "%s tensors of PyTorch, %s%s%s, were kept one after the other until Python "
+             "ended: gpushim.report() at the script's end lists them",
+             gs_text_count(grown->count, count), gs_text_bytes(grown->bytes, bytes),
+             where.data ? ", most " : "", where.data ? where.data : "");
+    gs_text_free(&where);
+    return true;
+}
+
+/* The hints in their order: two for the process, two for each device, then those of call
  * sites. */
 bool gs_report_next_hint(const struct gs_hint_source *source, unsigned *at,
                          struct gs_report_hint *out)
 {
     const struct gs_report_config *config = source->config;
     const struct gs_report_data *data = source->data;
-    const size_t devices = 1 + 2 * config->device_count;
-
+    const size_t devices = 2 + 2 * config->device_count;
     const size_t churn = devices + data->churn_shown;
 
     while (*at < churn + data->pinned_shown) {
-        unsigned number = (*at)++, ordinal = (number - 1) / 2;
+        unsigned number = (*at)++, ordinal = number / 2 - 1;
         bool found;
 
         out->stack = 0;
@@ -204,12 +228,14 @@ bool gs_report_next_hint(const struct gs_hint_source *source, unsigned *at,
         if (number >= devices) {
             return find_churn(source, number - devices, out);
         }
-        out->device = number == 0 ? -1 : (int)ordinal;
+        out->device = number < 2 ? -1 : (int)ordinal;
         if (number == 0) {
             found = find_not_freed(config, data, out);
+        } else if (number == 1) {
+            found = find_grown(source, out);
         } else if (!gs_report_pool_used(&config->devices[ordinal])) {
             found = false;
-        } else if (number % 2 == 1) {
+        } else if (number % 2 == 0) {
             found = find_hits(data, &config->devices[ordinal], ordinal, out);
         } else {
             found = find_fragments(&config->devices[ordinal], ordinal, out);

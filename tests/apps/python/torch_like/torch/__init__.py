@@ -27,6 +27,16 @@ def delete(tensor):
     _cuda.torch_delete(tensor)
 
 
+class Tensor:
+    """One that Python deletes, by its last reference."""
+
+    def __init__(self, size):
+        self.memory, self.delete = empty(size), _cuda.torch_delete
+
+    def __del__(self):
+        self.delete(self.memory)
+
+
 def graph(tensor):
     _python.torch_graph(tensor)
 
