@@ -442,7 +442,7 @@ static void write_all(void *self, const struct gs_export *export, struct gs_text
             const char *problem = write_file(export, row, path, 0);
             if (problem) {
                 log_failed(format, path, problem);
-            } else {
+            } else if (is_plain(path)) { /* not a pipe or device */
                 add_name(names, path);
             }
         }

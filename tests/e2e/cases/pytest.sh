@@ -103,6 +103,7 @@ pytest_restart_case() {
     '5.00 MiB in 1 allocation, cudaMalloc' 'malloc cuda.py:23' 'load test_limits.py:20' \
     'Block.__init__ test_limits.py:29' 'test_small_fails test_limits.py:72'
   expect_equal 'conftest.py' 'main read' "$(<restart.conftest)"
+  expect_no_text restart.err 'files written' # the plugin's own is /dev/null
   grep -A5 'GPU memory by test' restart.out | sed -E '1d; s/ +/ /g; s/^ //; 6,$d' >table
   expect_equal 'the table' "$(printf '%s\n' 'peak left allocs test' \
     '90.0 MiB 0 B 1 test_limits.py::test_unmarked_passes' \
