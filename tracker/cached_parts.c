@@ -55,7 +55,6 @@ void gs_cached_parts_destroy(struct gs_cached_parts *parts)
     for (unsigned i = 0; i < GS_MAX_DEVICES; i++) {
         gs_samples_free(&parts->peaks[i].gone);
     }
-    gs_samples_free(&parts->grown);
     gs_state_unmap(parts->memory, parts->table, table_bytes(parts->table->room));
     gs_state_unmap(parts->memory, parts, sizeof(*parts));
 }
@@ -214,12 +213,18 @@ static void keep_gone(struct gs_parts_peak *device, const struct gs_part *part)
 /* Counts a part that grew until Python ended. */
 static void keep_grown(struct gs_cached_parts *parts, const struct gs_part *part)
 {
-    const struct gs_sample sample = {.stack = part->stack,
-                                     .device = (int16_t)part->device,
-                                     .alloc_count = 1,
-                                     .alloc_bytes = part->bytes};
+    struct gs_parts_grown *site = parts->grown;
 
-    (void)!gs_samples_add(&parts->grown, &sample);
+    while (site < &parts->grown[GS_GROWN_SITES] && site->count != 0 &&
+           site->stack != part->stack) {
+        site++;
+    }
+    if (site < &parts->grown[GS_GROWN_SITES]) {
+        site->stack = part->stack;
+        site->device = (int16_t)part->device;
+    }
+    site->count++;
+    site->bytes += part->bytes;
 }
 
 void gs_cached_parts_remove(struct gs_cached_parts *parts, uint64_t addr,
@@ -335,28 +340,28 @@ void gs_cached_parts_end(struct gs_cached_parts *parts)
 
 struct gs_parts_grown gs_cached_parts_grown(struct gs_cached_parts *parts)
 {
-    struct gs_parts_grown grown = {0};
+    struct gs_parts_grown sum = {0};
     uint64_t most_bytes = 0;
 
     if (!parts) {
-        return grown;
+        return sum;
     }
     gs_tracker_lock_take(&parts->lock, GS_RANK_PARTS);
-    for (size_t i = 0; i < parts->grown.capacity; i++) {
-        const struct gs_sample *sample = &parts->grown.slots[i];
-        if (sample->alloc_count < GS_GREW_PARTS) {
+    for (size_t i = 0; i < GS_ARRAY_LEN(parts->grown); i++) {
+        const struct gs_parts_grown *site = &parts->grown[i];
+        if (site->count < GS_GREW_PARTS) {
             continue;
         }
-        grown.count += sample->alloc_count;
-        grown.bytes += sample->alloc_bytes;
-        if (sample->alloc_bytes > most_bytes) {
-            most_bytes = sample->alloc_bytes;
-            grown.stack = sample->stack;
-            grown.device = sample->device;
+        sum.count += site->count;
+        sum.bytes += site->bytes;
+        if (site->stack != 0 && site->bytes > most_bytes) {
+            most_bytes = site->bytes;
+            sum.stack = site->stack;
+            sum.device = site->device;
         }
     }
     gs_tracker_lock_give(&parts->lock, GS_RANK_PARTS);
-    return grown;
+    return sum;
 }
 
 /* ---- a list ----------------------------------------------------------------------- */

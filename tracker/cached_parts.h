@@ -49,6 +49,15 @@ struct gs_parts_peak {
     struct gs_samples gone;  /* that the allocator has back, by stack; stream: moment */
 };
 
+/* What grew until Python ended, and came back then: the first call sites, and the rest
+ * with stack 0. */
+#define GS_GROWN_SITES 16
+struct gs_parts_grown {
+    uint64_t count, bytes;
+    uint32_t stack;
+    int16_t device;
+};
+
 /* For its functions, and for the reader of a file that has it. */
 struct gs_cached_parts {
     struct gs_tracker_lock lock;
@@ -56,9 +65,9 @@ struct gs_cached_parts {
     struct gs_state_memory *memory;
     struct gs_part_table *table; /* atomic: the one that is complete */
     size_t count;
-    uint64_t handed_out;     /* parts so far */
-    uint32_t ended;          /* atomic: gs_cached_parts_end was called */
-    struct gs_samples grown; /* by stack: of its parts, those that came back since */
+    uint64_t handed_out; /* parts so far */
+    uint32_t ended;      /* atomic: gs_cached_parts_end was called */
+    struct gs_parts_grown grown[GS_GROWN_SITES + 1];
     struct gs_parts_peak peaks[GS_MAX_DEVICES];
 };
 
@@ -90,13 +99,8 @@ void gs_cached_parts_keep(struct gs_cached_parts *parts, uint64_t addr);
  * that grew, as gs_part_list_judge_kept has it. */
 void gs_cached_parts_end(struct gs_cached_parts *parts);
 
-/* What grew until Python ended, and came back then. */
-struct gs_parts_grown {
-    uint64_t count, bytes; /* 0: nothing */
-    uint32_t stack;        /* the one with the most bytes */
-    int16_t device;        /* that stack's */
-};
-/* `parts` may be NULL. */
+/* The sum of what grew until Python ended, with the call site that has the most bytes. A
+ * count of 0: nothing. `parts` may be NULL. */
 struct gs_parts_grown gs_cached_parts_grown(struct gs_cached_parts *parts);
 
 /* Adds the parts that were live at the device's peak, of that number, and are no more, by

@@ -156,6 +156,10 @@ static void read_parts(const struct gs_image *image)
         gs_cached_parts_add(parts, &part); /* once, if it was being moved */
     }
     parts->handed_out = was->handed_out;
+    for (size_t i = 0; i < GS_ARRAY_LEN(parts->grown); i++) {
+        parts->grown[i] = was->grown[i];
+        parts->grown[i].stack = gs_image_stack(image, parts->grown[i].stack);
+    }
     image->out->tracker->parts = parts;
 }
 

@@ -51,7 +51,7 @@ cached_leaks_case() {
   expect_text shim.err '^==[0-9]+==   train[.]py +9[.]00 MiB +3$'
   expect_text shim.err '^==[0-9]+==   PyTorch +6[.]00 MiB +4$'
   expect_no_text shim.err '(libc10|torch/|nn/__init__|threading[.]py)'
-  expect_text out.csv ',train[.]py,tensor of PyTorch,Block[.]forward,.*/train[.]py,24,<module>;train;Block[.]forward,'
+  expect_text out.csv ',train[.]py,tensor of PyTorch,Block[.]forward,.*/train[.]py,25,<module>;train;Block[.]forward,'
   expect_text out.csv '^0,device,PyTorch,cudaMalloc,'
   expect_equal "bytes of train.py in CSV" 9437184 "$(csv_live_of train.py out.csv)"
   expect_equal "bytes of PyTorch in CSV" 6293504 "$(csv_live_of PyTorch out.csv)"
@@ -148,6 +148,10 @@ families_list_case() {
   expect_text shim.err "Hint: 40 tensors of PyTorch, 40[.]0 MiB, most at <listcomp> train[.]py:[0-9]+, were kept one after the \
 other until Python ended: gpushim[.]report\(\) at the script's end lists them$"
   expect_text out.json '"hint": "grew", "device": 0, .*"stack": \['
+  torch_like list_interrupted GPUSHIM_STATE_FILE=run.state # Python ends, and then its process by the signal
+  expect_status shim 130
+  run_in report -- "$build/gpushim" report run.state
+  expect_text report.out 'Hint: 40 tensors of PyTorch, 40[.]0 MiB, most at <listcomp> train[.]py:[0-9]+, were kept '
 }
 add_case "families what grew until Python ended has a hint" families_list_case
 

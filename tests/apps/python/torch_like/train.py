@@ -6,7 +6,7 @@ model       a fourth, of a layer within a layer; reused: one, in a block that an
 killed      as leaks, and SIGKILL
 grows       a line keeps one tensor after the other, in blocks that another line made the allocator take; fills: in few
 graph       a graph holds the tensors of `leaks` to the end; graphs: and a line keeps one graph after the other; _async
-list        a line keeps one tensor after the other; Python deletes them as it ends
+list        a line keeps one tensor after the other; Python deletes them as it ends; list_interrupted: by Ctrl-C
 unreported  as leaks, and the allocator does not say which tensors there are; unreported_leak: one past the cache, too
 uncached    one tensor past the cache
 """
@@ -65,7 +65,7 @@ elif sys.argv[1] == "fills":
         torch.delete(torch.empty((turn + 1) << 20, REPORTED))
         keep_again(1 << 10)
         time.sleep(0.1)
-elif sys.argv[1] == "list":
+elif sys.argv[1].startswith("list"):
     torch.delete(torch.empty(20 << 20, REPORTED))
     kept += [torch.Tensor(1 << 20) for _ in range(40)]
 elif sys.argv[1] == "graphs":
@@ -90,6 +90,8 @@ if sys.argv[1] == "unreported_leak":
 if sys.argv[1] == "right":
     while kept:
         torch.delete(kept.pop())
+if sys.argv[1] == "list_interrupted":
+    raise KeyboardInterrupt
 if sys.argv[1] == "killed":
     os.kill(os.getpid(), signal.SIGKILL)
 print("reports:", torch.reports())
