@@ -158,10 +158,13 @@ void gs_args_copy_batch(struct gs_copy_call *call, const CUdeviceptr *dsts,
     }
 }
 
+/* A longer list is refused by its length alone, and the caller's may be shorter. */
+enum { OPERATIONS_MOST = 255 }; /* CUDA driver API, cuStreamBatchMemOp */
+
 void gs_args_operations(struct gs_copy_call *call, const CUstreamBatchMemOpParams *list,
                         unsigned count)
 {
-    for (unsigned i = 0; list && i < count; i++) {
+    for (unsigned i = 0; list && count <= OPERATIONS_MOST && i < count; i++) {
         switch ((int)list[i].operation) {
         case CU_STREAM_MEM_OP_WAIT_VALUE_32:
             gs_args_read(call, list[i].waitValue.address, 4);

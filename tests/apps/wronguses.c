@@ -140,6 +140,25 @@ static void captured(CUdeviceptr at, size_t bytes)
     APP_OK(CU(cuGraphDestroy)(graph));
 }
 
+/* Lists that the driver refuses by their length alone. */
+static void long_lists(const CUstreamBatchMemOpParams *list)
+{
+    CUDA_BATCH_MEM_OP_NODE_PARAMS params;
+    CUgraphNode node;
+    CUgraph graph;
+
+    memset(&params, 0, sizeof params);
+    params.ctx = context;
+    params.count = 1u << 30;
+    params.paramArray = (CUstreamBatchMemOpParams *)list;
+    APP_OK(CU(cuGraphCreate)(&graph, 0));
+    say("list with a wrong length",
+        CU(cuStreamBatchMemOp)(stream, params.count, params.paramArray, 0));
+    say("node with a wrong length",
+        CU(cuGraphAddBatchMemOpNode)(&node, graph, NULL, 0, &params));
+    APP_OK(CU(cuGraphDestroy)(graph));
+}
+
 static void words(CUdeviceptr at, CUdeviceptr right)
 {
     CUstreamBatchMemOpParams list[2];
@@ -153,6 +172,7 @@ static void words(CUdeviceptr at, CUdeviceptr right)
     say("wait for a word",
         CU(cuStreamWaitValue64)(stream, at, 0, CU_STREAM_WAIT_VALUE_GEQ));
     say("list of writes", CU(cuStreamBatchMemOp)(stream, 2, list, 0));
+    long_lists(list);
 }
 
 static void textures(CUdeviceptr at, size_t bytes)
