@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include "gs_wait.h"
 #include "tracker/names/child_waits.h"
 #include "tracker/names/symbolize.h"
 
@@ -62,6 +63,44 @@ Test(child_waits, who_blocks_the_signal_hears_of_it)
     pthread_sigmask(SIG_BLOCK, &children, NULL);
     cr_expect(gs_child_is_heard());
     cr_expect(gs_child_is_heard_anywhere());
+}
+
+static void *await_signal(void *set)
+{
+    int number;
+
+    (void)sigwait(set, &number);
+    return NULL;
+}
+
+/* Starts a thread that waits for these signals, and returns what gs_child_waits answers
+ * beside it, within a second at most if that is `wanted`. */
+static bool waits_beside(sigset_t *set, bool wanted)
+{
+    pthread_t thread;
+    bool waits = !wanted;
+
+    pthread_sigmask(SIG_BLOCK, set, NULL);
+    cr_assert_eq(pthread_create(&thread, NULL, await_signal, set), 0);
+    for (int i = 0; i < 100 && (waits != wanted || i < 3); i++) {
+        gs_nap(10000000);
+        waits = gs_child_waits();
+    }
+    pthread_kill(thread, SIGUSR1);
+    pthread_join(thread, NULL);
+    return waits;
+}
+
+/* Alone sees: a helper whose SIGCHLD a program's loop on sigwait() gets. */
+Test(child_waits, who_waits_for_the_signal_hears_of_it)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    cr_expect_not(waits_beside(&set, false));
+    sigaddset(&set, SIGCHLD);
+    cr_expect(waits_beside(&set, true));
 }
 
 Test(child_waits, a_symbolizer_says_why_it_looks_up_no_lines)

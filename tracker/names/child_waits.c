@@ -2,12 +2,13 @@
  * child_waits.c - reads each thread's current system call from the kernel.
  *
  * A supervisor that loops on wait() would reap a helper child of ours, and might
- * mishandle its unknown pid. A thread that waits for one child, or for a process group,
- * never gets ours, which has a group of its own. A thread that polls with WNOHANG is not
- * inside the call at the check.
+ * mishandle its unknown pid; one that loops on sigwait() would get its SIGCHLD. A thread
+ * that waits for one child, or for a process group, never gets ours, which has a group of
+ * its own. A thread that polls with WNOHANG is not inside the call at the check.
  *
  * Owns: nothing.   Lock: none.   Design: docs/stacks.md
- * Source: proc(5), /proc/PID/task/TID/syscall; wait4(2), waitid(2)
+ * Source: proc(5), /proc/PID/task/TID/syscall; wait4(2), waitid(2),
+ *         rt_sigtimedwait(2)
  */
 #include "gs_read_text.h"
 #include "gs_wait.h"
@@ -19,10 +20,23 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define TASKS "/proc/self/task"
+#define TASKS        "/proc/self/task"
+#define CHILD_SIGNAL (UINT64_C(1) << (SIGCHLD - 1)) /* in the kernel's sets */
+
+/* Whether a set of signals of this process has SIGCHLD; also if it cannot be read. */
+static bool has_child_signal(uint64_t address)
+{
+    uint64_t set = 0;
+    struct iovec here = {.iov_base = &set, .iov_len = sizeof(set)};
+    struct iovec there = {.iov_base = (void *)(uintptr_t)address, .iov_len = sizeof(set)};
+
+    return process_vm_readv(getpid(), &here, 1, &there, 1, 0) != (ssize_t)sizeof(set) ||
+           (set & CHILD_SIGNAL) != 0;
+}
 
 /* "61 0xffffffff 0x7ffd... ...": a number and its arguments, or "running". */
 static bool is_wait_for_any(const char *text)
@@ -31,12 +45,20 @@ static bool is_wait_for_any(const char *text)
     long number = strtol(text, &end, 10);
     uint64_t first;
 
-    if (end == text || (number != SYS_wait4 && number != SYS_waitid)) {
+    if (end == text) {
         return false;
     }
     first = strtoull(end, NULL, 16);
-    return number == SYS_wait4 ? (int32_t)(uint32_t)first == -1
-                               : (uint32_t)first == P_ALL;
+    switch (number) {
+    case SYS_wait4:
+        return (int32_t)(uint32_t)first == -1;
+    case SYS_waitid:
+        return (uint32_t)first == P_ALL;
+    case SYS_rt_sigtimedwait:
+        return has_child_signal(first);
+    default:
+        return false;
+    }
 }
 
 static bool thread_waits(const char *id)
@@ -122,8 +144,8 @@ static bool is_open(const char *id)
     snprintf(path, sizeof(path), TASKS "/%.20s/status", id);
     (void)gs_read_text(path, text, sizeof(text));
     blocked = strstr(text, "\nSigBlk:");
-    return blocked != NULL && (strtoull(blocked + strlen("\nSigBlk:"), NULL, 16) &
-                               UINT64_C(1) << (SIGCHLD - 1)) == 0;
+    return blocked != NULL &&
+           (strtoull(blocked + strlen("\nSigBlk:"), NULL, 16) & CHILD_SIGNAL) == 0;
 }
 
 /* A thread blocks all signals for a moment while it creates another one, forks, or calls
