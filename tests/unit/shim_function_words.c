@@ -4,12 +4,14 @@
  * none in memory that is to stay, and none that is not a whole word.
  */
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "gs_page_scan.h"
 #include "shim/tools/reader/function_words.h"
 
 /* No address that anything else has. */
@@ -185,6 +187,39 @@ Test(function_words, finds_words_below_a_stack_without_a_guard)
     struct gs_function_words_result result;
     int status = status_after(child, &words, &result);
     cr_expect_eq(status, 0, "status %d", WEXITSTATUS(status));
+}
+
+/* Sanitizers, virtual machines and runtimes reserve terabytes: read entry by entry, 16 of
+ * them take minutes, in which all threads are stopped. */
+Test(function_words, of_reserved_terabytes_reads_what_is_there, .timeout = 60)
+{
+    const size_t reserved = (size_t)16 << 40, far = (size_t)9 << 40;
+    char *memory = mmap(NULL, reserved, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    struct gs_page_scan call = {.size = sizeof(call)};
+    int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC), status;
+
+    if (memory == MAP_FAILED || pagemap < 0 || ioctl(pagemap, GS_PAGE_SCAN, &call) < 0) {
+        cr_skip_test("16 TiB of addresses, and Linux 6.7");
+    }
+    uint64_t *words[] = {(uint64_t *)(void *)memory, (uint64_t *)(void *)(memory + far)};
+    *words[0] = *words[1] = FIRST;
+    pid_t child = fork();
+    if (child == 0) {
+        (void)raise(SIGSTOP);
+        _exit(*words[0] != BACK ? 1 : *words[1] != BACK ? 2 : 0);
+    }
+    cr_assert_eq(waitpid(child, &status, WUNTRACED), child);
+    struct gs_function_pair pair = {FIRST, BACK};
+    const struct gs_function_words all = {.pairs = &pair, .pair_count = 1};
+    struct gs_function_words_result result;
+    cr_expect_null(gs_function_words_scan(child, &all, true, &result));
+    cr_expect_lt(result.bytes, (uint64_t)4 << 30);
+    cr_assert_eq(kill(child, SIGCONT), 0);
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_expect_eq(status, 0, "status %d", WEXITSTATUS(status));
+    (void)close(pagemap);
+    (void)munmap(memory, reserved);
 }
 
 Test(function_words, says_that_a_process_has_ended)

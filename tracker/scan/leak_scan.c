@@ -12,12 +12,12 @@
 
 #include <fcntl.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "gs_clock.h"
+#include "gs_page_scan.h"
 #include "tracker/groups.h"
 #include "tracker/stacks/alt_stack.h"
 #include "tracker/stacks/thread_stack.h"
@@ -36,31 +36,12 @@
 
 #define INT_HEADER_BYTES (GS_SCAN_INT_HEADER * sizeof(uint64_t))
 
-/* Bits of a pagemap entry: Documentation/admin-guide/mm/pagemap.rst */
-#define PAGE_PRESENT (UINT64_C(1) << 63)
-#define PAGE_SWAPPED (UINT64_C(1) << 62)
-#define PAGE_OF_FILE (UINT64_C(1) << 61) /* or shared memory */
-
-/* PAGEMAP_SCAN of Linux 6.7 (the same document), which older headers do not have. */
-struct page_scan {
-    uint64_t size, flags, begin, end, walk_end;
-    uint64_t regions, region_count, most_pages;
-    uint64_t inverted, all_of, any_of, returned;
-};
-struct page_region {
-    uint64_t begin, end, categories;
-};
-#define PAGE_SCAN       _IOWR('f', 16, struct page_scan)
-#define SCANNED_FILE    (UINT64_C(1) << 2)
-#define SCANNED_HERE    (UINT64_C(1) << 3)
-#define SCANNED_SWAPPED (UINT64_C(1) << 4)
-
 /* All that a scan needs, in one mapping. */
 struct work {
     uint64_t batch[BATCH_BYTES / 8];
     union {
         uint64_t pages[PAGE_ENTRIES];
-        struct page_region regions[PAGE_ENTRIES / 3];
+        struct gs_page_region regions[PAGE_ENTRIES / 3];
     };
     char lines[LINE_BYTES];
     struct iovec pieces[BATCH_PIECES];
@@ -223,9 +204,10 @@ static void add_unskipped(struct run *run, uintptr_t begin, uintptr_t end, bool 
 static bool is_wanted(uint64_t page, bool shared)
 {
     if (shared) {
-        return (page & PAGE_PRESENT) != 0;
+        return (page & GS_PAGE_PRESENT) != 0;
     }
-    return (page & (PAGE_PRESENT | PAGE_SWAPPED)) != 0 && (page & PAGE_OF_FILE) == 0;
+    return (page & (GS_PAGE_PRESENT | GS_PAGE_SWAPPED)) != 0 &&
+           (page & GS_PAGE_OF_FILE) == 0;
 }
 
 /* Scans some pages of an area, from its page `first` on. False: pagemap has no answer for
@@ -258,38 +240,35 @@ static bool scan_pages(struct run *run, const struct gs_scan_area *area, uintptr
 }
 
 static void add_region(struct run *run, const struct gs_scan_area *area,
-                       const struct page_region *region)
+                       const struct gs_page_region *region)
 {
     uintptr_t begin = region->begin > area->begin ? region->begin : area->begin;
     uintptr_t until = region->end < area->end ? region->end : area->end;
-    bool here = (region->categories & SCANNED_HERE) != 0;
+    bool here = (region->categories & GS_SCANNED_HERE) != 0;
 
-    if (area->shared ? here : (region->categories & SCANNED_FILE) == 0) {
+    if (area->shared ? here : (region->categories & GS_SCANNED_FILE) == 0) {
         add_unskipped(run, begin, until, area->root);
     }
 }
 
-/*
- * Scans a large area by its regions of pages: a sparse one of terabytes, as sanitizers
- * and virtual machines reserve, has gigabytes of entries, nearly all of them empty.
- * False: the kernel cannot tell them, and nothing was scanned.
- */
+/* Scans a large area by its regions of pages. False: the kernel cannot tell them, and
+ * nothing was scanned. */
 static bool scan_regions(struct run *run, const struct gs_scan_area *area)
 {
-    struct page_scan call = {
+    struct gs_page_scan call = {
         .size = sizeof(call),
         .begin = area->begin & ~(run->page_bytes - 1),
         .end = gs_round_up(area->end, run->page_bytes),
         .regions = (uintptr_t)run->work->regions,
         .region_count = GS_ARRAY_LEN(run->work->regions),
-        .any_of = SCANNED_HERE | SCANNED_SWAPPED,
-        .returned = SCANNED_HERE | SCANNED_SWAPPED | SCANNED_FILE,
+        .any_of = GS_SCANNED_HERE | GS_SCANNED_SWAPPED,
+        .returned = GS_SCANNED_HERE | GS_SCANNED_SWAPPED | GS_SCANNED_FILE,
     };
     bool began = false;
 
     while (call.begin < call.end && !run->why_not) {
         /* By syscall: one more imported function costs each start 600 instructions. */
-        int count = (int)syscall(SYS_ioctl, run->pagemap, PAGE_SCAN, &call);
+        int count = (int)syscall(SYS_ioctl, run->pagemap, GS_PAGE_SCAN, &call);
 
         if (count < 0 && errno == EINTR) {
             continue;

@@ -3,7 +3,8 @@
  *
  * /proc/PID/mem also writes to pages that the process has as read-only, as a debugger
  * does. /proc/PID/pagemap tells which pages are there: pages that were never touched hold
- * no words, and a process may have reserved terabytes.
+ * no words, and a process may have reserved terabytes, whose entries alone would take
+ * minutes.
  */
 #include "shim/tools/reader/function_words.h"
 
@@ -15,17 +16,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "gs_page_scan.h"
+
+#define REGIONS     64
 #define CHUNK_BYTES ((size_t)1 << 20)
 /* Below a stack pointer; and of a stack of the program's own, or below one on a stack
  * without a guard page. */
 #define RED_ZONE   128
 #define OWN_STACK  ((uint64_t)64 << 10)
 #define LINE_BYTES 4608 /* a path of PATH_MAX, and what precedes it */
-
-/* Bit 63: the page is present. Bit 62: it is swapped out, or, with bit 58, may not be
- * accessed (MADV_GUARD_INSTALL). */
-#define PAGE_IS_THERE ((uint64_t)3 << 62)
-#define PAGE_IS_GUARD ((uint64_t)1 << 58)
 
 /* A line of /proc/PID/maps. */
 struct mapping {
@@ -42,6 +41,7 @@ struct scan {
     struct gs_function_words_result *result;
     bool replace;
     int memory, pages; /* descriptors; pages -1: all are read */
+    bool by_entries;   /* the kernel does not tell regions of pages */
     size_t page_bytes;
     char *chunk;          /* CHUNK_BYTES */
     uint64_t *page_words; /* one for each page of a chunk */
@@ -166,7 +166,8 @@ static void read_run(struct scan *scan, uint64_t address, size_t bytes)
 
 static bool is_there(uint64_t page)
 {
-    return (page & PAGE_IS_THERE) != 0 && !(page & PAGE_IS_GUARD);
+    return (page & (GS_PAGE_PRESENT | GS_PAGE_SWAPPED)) != 0 &&
+           !(page & GS_PAGE_IS_GUARD);
 }
 
 /* Reads the pages of the chunk that are present, in runs. */
@@ -190,6 +191,51 @@ static void read_chunk(struct scan *scan, uint64_t address, size_t bytes)
             read_run(scan, address + begin * scan->page_bytes,
                      (end - begin) * scan->page_bytes);
         }
+    }
+}
+
+/* Reads a mapping by its regions of pages. Returns how far it came: 0, if the kernel does
+ * not tell them. */
+static uint64_t read_regions(struct scan *scan, const struct mapping *mapping)
+{
+    struct gs_page_region regions[REGIONS];
+    struct gs_page_scan call = {.size = sizeof(call),
+                                .begin = mapping->begin,
+                                .end = mapping->end,
+                                .regions = (uintptr_t)regions,
+                                .region_count = REGIONS,
+                                .any_of = GS_SCANNED_HERE | GS_SCANNED_SWAPPED,
+                                .returned = GS_SCANNED_HERE};
+    uint64_t done = 0;
+    while (call.begin < call.end) {
+        int count = ioctl(scan->pages, GS_PAGE_SCAN, &call);
+        if (count < 0 && errno == EINTR) {
+            continue;
+        }
+        if (count < 0 || call.walk_end <= call.begin) {
+            break;
+        }
+        for (int i = 0; i < count; i++) {
+            for (uint64_t at = regions[i].begin; at < regions[i].end; at += CHUNK_BYTES) {
+                uint64_t left = regions[i].end - at;
+                read_run(scan, at, left < CHUNK_BYTES ? (size_t)left : CHUNK_BYTES);
+            }
+        }
+        call.begin = done = call.walk_end;
+    }
+    return done;
+}
+
+static void read_whole(struct scan *scan, const struct mapping *mapping)
+{
+    uint64_t at = scan->pages >= 0 && !scan->by_entries ? read_regions(scan, mapping) : 0;
+    if (at == 0) {
+        scan->by_entries = true;
+        at = mapping->begin;
+    }
+    for (; at < mapping->end; at += CHUNK_BYTES) {
+        uint64_t left = mapping->end - at;
+        read_chunk(scan, at, left < CHUNK_BYTES ? (size_t)left : CHUNK_BYTES);
     }
 }
 
@@ -252,10 +298,7 @@ static const char *scan_all(struct scan *scan, pid_t pid)
             continue;
         }
         scan->mapping = &mapping;
-        for (uint64_t at = mapping.begin; at < mapping.end; at += CHUNK_BYTES) {
-            uint64_t left = mapping.end - at;
-            read_chunk(scan, at, left < CHUNK_BYTES ? (size_t)left : CHUNK_BYTES);
-        }
+        read_whole(scan, &mapping);
     }
     scan->mapping = NULL;
     (void)fclose(maps);
