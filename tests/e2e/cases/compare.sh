@@ -178,7 +178,7 @@ print(*((row[0], row[4].split(" ")[0], len(row)) for row in rows[1:]), sep="\n")
 PYTHON
   expect_equal "the row" "('grown', \"operator|(A'|<b>**/|_ä)\", 6)" "$(<found)"
 }
-add_case "diff in Markdown by another reader" diff_table_case
+add_long_case "diff in Markdown by another reader" diff_table_case
 
 # A program that was rebuilt with a line above its leaks: nothing is new; a leak of its own is.
 diff_rebuilt_case() {

@@ -212,7 +212,7 @@ shared_part_case() {
   expect_count out/gpu-check.json '"part":"shared","question":"(pause|idle|group|spill|short)",.*"verdict":"as expected"' 19
   expect_row pause full measured "as expected"
 }
-add_case "gpu-check shared" shared_part_case
+add_long_case "gpu-check shared" shared_part_case
 
 shared_part_judges_case() {
   need_file "$build/gpu/libgpu_count.so"

@@ -135,4 +135,4 @@ outputs_ci_readers_case() {
   printf '%s\n' 'junit 6 5 0 6' 'sarif 0 5 0' 'junit 6 5 0 6' 'sarif 5 0 0' 'junit 2 0 0 2' 'sarif 0 0 0' >wanted
   cmp -s wanted found || { diff -u wanted found; fail "the readers find other things"; }
 }
-add_case "outputs ci by other readers" outputs_ci_readers_case
+add_long_case "outputs ci by other readers" outputs_ci_readers_case

@@ -247,7 +247,7 @@ memory_types_case() {
     grep -q "typed_wrong.py:$line: error" wrong.out || { cat wrong.out; fail "the mistake in line $line"; }
   done < <(grep -n ' = ' "$memory_programs/typed_wrong.py")
 }
-add_case "python memory types" memory_types_case
+add_long_case "python memory types" memory_types_case
 
 # A buffer that grows in place: what does not fit changes nothing, nor does a call of the driver that fails; and where
 # addresses or pages cannot be had, it grows by a copy. It alone sees: data lost with a mapping that failed, memory of one
