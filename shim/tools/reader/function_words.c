@@ -10,7 +10,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,25 +28,47 @@
 #define OWN_STACK  ((uint64_t)64 << 10)
 #define LINE_BYTES 4608 /* a path of PATH_MAX, and what precedes it */
 
-/* A line of /proc/PID/maps. */
+/* Read by one thread at a time, in order: large enough for one call of PAGEMAP_SCAN to cost
+ * nothing, small enough for all threads to end together. */
+#define SLICE_BYTES  ((uint64_t)256 << 20)
+#define THREADS_MOST 8
+
+/* Memory of /proc/PID/maps that may hold words. */
 struct mapping {
+    uint64_t begin, end;
+    bool is_first_stack; /* of the first thread */
+    bool behind_guard;   /* directly above memory that cannot be accessed */
+};
+
+/* A line of the file. */
+struct line {
     uint64_t begin, end;
     char permissions[5];
     unsigned long inode;
     const char *name;
-    bool behind_guard; /* directly above memory that cannot be accessed */
 };
 
 struct scan {
     const struct gs_function_words *words;
-    const struct mapping *mapping; /* that is read */
-    struct gs_function_words_result *result;
     bool replace;
     int memory, pages; /* descriptors; pages -1: all are read */
-    bool by_entries;   /* the kernel does not tell regions of pages */
+    bool by_entries;   /* the kernel does not tell regions of pages; atomic */
     size_t page_bytes;
+    struct mapping *mappings;
+    size_t count, room;
+    pthread_mutex_t lock; /* of what is next */
+    size_t next;
+    uint64_t next_address; /* 0: the begin of that mapping */
+};
+
+/* A thread that reads. */
+struct reader {
+    struct scan *scan;
+    const struct mapping *mapping; /* that it reads */
+    struct gs_function_words_result result;
     char *chunk;          /* CHUNK_BYTES */
     uint64_t *page_words; /* one for each page of a chunk */
+    pthread_t thread;
 };
 
 static int compare(const void *left, const void *right)
@@ -102,7 +126,7 @@ static bool is_skipped(const struct gs_function_words *words, uint64_t address)
 static bool is_on_stack(const struct gs_function_words *words,
                         const struct mapping *mapping, uint64_t address)
 {
-    if (strcmp(mapping->name, "[stack]") == 0) {
+    if (mapping->is_first_stack) {
         return true;
     }
     for (size_t i = 0; i < words->stack_count; i++) {
@@ -122,42 +146,45 @@ static bool is_on_stack(const struct gs_function_words *words,
     return false;
 }
 
-/* The words of `bytes` at `address`, which `scan->chunk` has. */
-static void look_at(struct scan *scan, uint64_t address, size_t bytes)
+/* The words of `bytes` at `address`, which the reader's chunk has. */
+static void look_at(struct reader *reader, uint64_t address, size_t bytes)
 {
+    const struct scan *scan = reader->scan;
     const struct gs_function_words *words = scan->words;
     const uint64_t first = words->pairs[0].from,
                    span = words->pairs[words->pair_count - 1].from - first;
     for (size_t at = 0; at + sizeof(uint64_t) <= bytes; at += sizeof(uint64_t)) {
         uint64_t value;
-        memcpy(&value, scan->chunk + at, sizeof(value));
+        memcpy(&value, reader->chunk + at, sizeof(value));
         if (GS_LIKELY(value - first > span)) {
             continue;
         }
         const struct gs_function_pair *pair = pair_of(words, value);
         if (!pair || is_skipped(words, address + at) ||
-            is_on_stack(words, scan->mapping, address + at)) {
+            is_on_stack(words, reader->mapping, address + at)) {
             continue;
         }
-        scan->result->found++;
+        reader->result.found++;
         if (scan->replace && pwrite(scan->memory, &pair->to, sizeof(pair->to),
                                     (off_t)(address + at)) == sizeof(pair->to)) {
-            scan->result->replaced++;
+            reader->result.replaced++;
         }
     }
 }
 
 /* A page that cannot be read is left out. */
-static void read_run(struct scan *scan, uint64_t address, size_t bytes)
+static void read_run(struct reader *reader, uint64_t address, size_t bytes)
 {
+    const size_t page_bytes = reader->scan->page_bytes;
     while (bytes > 0) {
-        ssize_t length = pread(scan->memory, scan->chunk, bytes, (off_t)address);
+        ssize_t length =
+            pread(reader->scan->memory, reader->chunk, bytes, (off_t)address);
         size_t done = length > 0 ? (size_t)length : 0;
-        look_at(scan, address, done);
-        scan->result->bytes += done;
+        look_at(reader, address, done);
+        reader->result.bytes += done;
         if (done < bytes) {
-            scan->result->unreadable += scan->page_bytes;
-            done = done / scan->page_bytes * scan->page_bytes + scan->page_bytes;
+            reader->result.unreadable += page_bytes;
+            done = done / page_bytes * page_bytes + page_bytes;
         }
         address += done;
         bytes -= done;
@@ -171,44 +198,44 @@ static bool is_there(uint64_t page)
 }
 
 /* Reads the pages of the chunk that are present, in runs. */
-static void read_chunk(struct scan *scan, uint64_t address, size_t bytes)
+static void read_chunk(struct reader *reader, uint64_t address, size_t bytes)
 {
+    const struct scan *scan = reader->scan;
     size_t count = bytes / scan->page_bytes;
     ssize_t wanted = (ssize_t)(count * sizeof(uint64_t));
     off_t at = (off_t)(address / scan->page_bytes * sizeof(uint64_t));
     if (scan->pages < 0 ||
-        pread(scan->pages, scan->page_words, (size_t)wanted, at) != wanted) {
-        read_run(scan, address, bytes);
+        pread(scan->pages, reader->page_words, (size_t)wanted, at) != wanted) {
+        read_run(reader, address, bytes);
         return;
     }
     for (size_t begin = 0, end; begin < count; begin = end) {
-        bool there = is_there(scan->page_words[begin]);
+        bool there = is_there(reader->page_words[begin]);
         end = begin + 1;
-        while (end < count && there == is_there(scan->page_words[end])) {
+        while (end < count && there == is_there(reader->page_words[end])) {
             end++;
         }
         if (there) {
-            read_run(scan, address + begin * scan->page_bytes,
+            read_run(reader, address + begin * scan->page_bytes,
                      (end - begin) * scan->page_bytes);
         }
     }
 }
 
-/* Reads a mapping by its regions of pages. Returns how far it came: 0, if the kernel does
- * not tell them. */
-static uint64_t read_regions(struct scan *scan, const struct mapping *mapping)
+/* Reads by regions of pages. Returns how far it came: `begin`, if the kernel does not tell
+ * them. */
+static uint64_t read_regions(struct reader *reader, uint64_t begin, uint64_t end)
 {
     struct gs_page_region regions[REGIONS];
     struct gs_page_scan call = {.size = sizeof(call),
-                                .begin = mapping->begin,
-                                .end = mapping->end,
+                                .begin = begin,
+                                .end = end,
                                 .regions = (uintptr_t)regions,
                                 .region_count = REGIONS,
                                 .any_of = GS_SCANNED_HERE | GS_SCANNED_SWAPPED,
                                 .returned = GS_SCANNED_HERE};
-    uint64_t done = 0;
     while (call.begin < call.end) {
-        int count = ioctl(scan->pages, GS_PAGE_SCAN, &call);
+        int count = ioctl(reader->scan->pages, GS_PAGE_SCAN, &call);
         if (count < 0 && errno == EINTR) {
             continue;
         }
@@ -218,28 +245,130 @@ static uint64_t read_regions(struct scan *scan, const struct mapping *mapping)
         for (int i = 0; i < count; i++) {
             for (uint64_t at = regions[i].begin; at < regions[i].end; at += CHUNK_BYTES) {
                 uint64_t left = regions[i].end - at;
-                read_run(scan, at, left < CHUNK_BYTES ? (size_t)left : CHUNK_BYTES);
+                read_run(reader, at, left < CHUNK_BYTES ? (size_t)left : CHUNK_BYTES);
             }
         }
-        call.begin = done = call.walk_end;
+        call.begin = call.walk_end;
     }
-    return done;
+    return call.begin;
 }
 
-static void read_whole(struct scan *scan, const struct mapping *mapping)
+static void read_slice(struct reader *reader, uint64_t begin, uint64_t end)
 {
-    uint64_t at = scan->pages >= 0 && !scan->by_entries ? read_regions(scan, mapping) : 0;
-    if (at == 0) {
-        scan->by_entries = true;
-        at = mapping->begin;
+    struct scan *scan = reader->scan;
+    uint64_t at = begin;
+    if (scan->pages >= 0 && !__atomic_load_n(&scan->by_entries, __ATOMIC_RELAXED)) {
+        at = read_regions(reader, begin, end);
+        if (at == begin) {
+            __atomic_store_n(&scan->by_entries, true, __ATOMIC_RELAXED);
+        }
     }
-    for (; at < mapping->end; at += CHUNK_BYTES) {
-        uint64_t left = mapping->end - at;
-        read_chunk(scan, at, left < CHUNK_BYTES ? (size_t)left : CHUNK_BYTES);
+    for (; at < end; at += CHUNK_BYTES) {
+        uint64_t left = end - at;
+        read_chunk(reader, at, left < CHUNK_BYTES ? (size_t)left : CHUNK_BYTES);
     }
 }
 
-static bool read_mapping(char *line, struct mapping *out)
+/* ---- threads ----------------------------------------------------------------------- */
+
+/* Takes the next slice. Returns false if none is left. */
+static bool take_slice(struct reader *reader, uint64_t *begin, uint64_t *end)
+{
+    struct scan *scan = reader->scan;
+    (void)pthread_mutex_lock(&scan->lock);
+    bool taken = scan->next < scan->count;
+    if (taken) {
+        const struct mapping *mapping = &scan->mappings[scan->next];
+        reader->mapping = mapping;
+        *begin = scan->next_address ? scan->next_address : mapping->begin;
+        *end = mapping->end - *begin > SLICE_BYTES ? *begin + SLICE_BYTES : mapping->end;
+        scan->next_address = *end < mapping->end ? *end : 0;
+        scan->next += *end == mapping->end;
+    }
+    (void)pthread_mutex_unlock(&scan->lock);
+    return taken;
+}
+
+static void *read_slices(void *self)
+{
+    struct reader *reader = self;
+    uint64_t begin, end;
+    while (take_slice(reader, &begin, &end)) {
+        read_slice(reader, begin, end);
+    }
+    return NULL;
+}
+
+static bool make_reader(struct scan *scan, struct reader *out)
+{
+    *out = (struct reader){.scan = scan,
+                           .chunk = malloc(CHUNK_BYTES),
+                           .page_words =
+                               malloc(CHUNK_BYTES / scan->page_bytes * sizeof(uint64_t))};
+    return out->chunk && out->page_words;
+}
+
+/* How many threads read at once: all threads of the process wait for them. */
+static unsigned threads_for(const struct scan *scan)
+{
+    cpu_set_t processors;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < scan->count; i++) {
+        bytes += scan->mappings[i].end - scan->mappings[i].begin;
+    }
+    uint64_t most = bytes / SLICE_BYTES + 1;
+    int usable = sched_getaffinity(0, sizeof(processors), &processors) == 0
+                     ? CPU_COUNT(&processors)
+                     : 1;
+    most = most < THREADS_MOST ? most : THREADS_MOST;
+    return most < (unsigned)usable ? (unsigned)most : (unsigned)usable;
+}
+
+/* Starts readers 1 to `made` - 1, which no signal of this program interrupts. Returns how
+ * many read, with the first. */
+static unsigned start_readers(struct reader *readers, unsigned made)
+{
+    unsigned started = 1;
+    sigset_t all, before;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (started < made && pthread_create(&readers[started].thread, NULL, read_slices,
+                                            &readers[started]) == 0) {
+        started++;
+    }
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return started;
+}
+
+/* Reads all mappings. Returns NULL, or why not. */
+static const char *read_all(struct scan *scan, struct gs_function_words_result *out)
+{
+    struct reader readers[THREADS_MOST];
+    unsigned wanted = threads_for(scan), made = 0, started = 0;
+    while (made < wanted && make_reader(scan, &readers[made])) {
+        made++;
+    }
+    if (made > 0) {
+        started = start_readers(readers, made);
+        (void)read_slices(&readers[0]);
+    }
+    for (unsigned i = 1; i < started; i++) {
+        (void)pthread_join(readers[i].thread, NULL);
+    }
+    for (unsigned i = 0; i < made + (made < wanted); i++) {
+        out->found += readers[i].result.found;
+        out->replaced += readers[i].result.replaced;
+        out->bytes += readers[i].result.bytes;
+        out->unreadable += readers[i].result.unreadable;
+        free(readers[i].chunk);
+        free(readers[i].page_words);
+    }
+    return made > 0 ? NULL : "no memory to read its memory";
+}
+
+/* ---- the list of mappings ---------------------------------------------------------- */
+
+static bool read_line(char *line, struct line *out)
 {
     char *at;
     out->begin = strtoull(line, &at, 16);
@@ -257,7 +386,6 @@ static bool read_mapping(char *line, struct mapping *out)
         at += strcspn(at, " ");
     }
     out->inode = strtoul(at, &at, 10);
-    out->behind_guard = false;
     at += strspn(at, " ");
     at[strcspn(at, "\n")] = '\0';
     out->name = at;
@@ -266,18 +394,34 @@ static bool read_mapping(char *line, struct mapping *out)
 
 /* Private memory that may hold words: what the process can write, what it has made
  * read-only, and, of files, what the linker has once the slots were set. */
-static bool is_wanted(const struct scan *scan, const struct mapping *mapping)
+static bool is_wanted(const struct scan *scan, const struct line *line)
 {
-    bool written = mapping->permissions[0] == 'r' && mapping->permissions[1] == 'w';
-    bool fixed = (scan->words->fixed || mapping->inode == 0) &&
-                 strncmp(mapping->permissions, "r--", 3) == 0;
-    return mapping->permissions[3] == 'p' && (written || fixed) &&
-           strcmp(mapping->name, "[vvar]") != 0 && strcmp(mapping->name, "[vdso]") != 0;
+    bool written = line->permissions[0] == 'r' && line->permissions[1] == 'w';
+    bool fixed = (scan->words->fixed || line->inode == 0) &&
+                 strncmp(line->permissions, "r--", 3) == 0;
+    return line->permissions[3] == 'p' && (written || fixed) &&
+           strcmp(line->name, "[vvar]") != 0 && strcmp(line->name, "[vdso]") != 0;
 }
 
-static const char *scan_all(struct scan *scan, pid_t pid)
+static bool add_mapping(struct scan *scan, const struct mapping *mapping)
 {
-    static char line[LINE_BYTES]; /* large; one thread */
+    if (scan->count == scan->room) {
+        size_t room = scan->room ? 2 * scan->room : 256;
+        void *grown = reallocarray(scan->mappings, room, sizeof(*mapping));
+        if (!grown) {
+            return false;
+        }
+        scan->mappings = grown;
+        scan->room = room;
+    }
+    scan->mappings[scan->count++] = *mapping;
+    return true;
+}
+
+/* Lists what is to be read. Returns NULL, or why not. */
+static const char *list_mappings(struct scan *scan, pid_t pid)
+{
+    static char text[LINE_BYTES]; /* large; one thread */
     char path[64];
     (void)snprintf(path, sizeof(path), "/proc/%ld/maps", (long)pid);
     FILE *maps = fopen(path, "re");
@@ -285,59 +429,53 @@ static const char *scan_all(struct scan *scan, pid_t pid)
         return "its memory cannot be listed";
     }
     uint64_t guard_end = 0;
-    while (fgets(line, sizeof(line), maps)) {
-        struct mapping mapping;
-        if (!read_mapping(line, &mapping)) {
+    bool listed = true;
+    while (listed && fgets(text, sizeof(text), maps)) {
+        struct line line;
+        if (!read_line(text, &line)) {
             continue;
         }
-        mapping.behind_guard = mapping.begin == guard_end && mapping.inode == 0;
-        if (strcmp(mapping.permissions, "---p") == 0 && mapping.inode == 0) {
-            guard_end = mapping.end;
+        const struct mapping mapping = {
+            .begin = line.begin,
+            .end = line.end,
+            .is_first_stack = strcmp(line.name, "[stack]") == 0,
+            .behind_guard = line.begin == guard_end && line.inode == 0};
+        if (strcmp(line.permissions, "---p") == 0 && line.inode == 0) {
+            guard_end = line.end;
         }
-        if (!is_wanted(scan, &mapping)) {
-            continue;
-        }
-        scan->mapping = &mapping;
-        read_whole(scan, &mapping);
+        listed = !is_wanted(scan, &line) || add_mapping(scan, &mapping);
     }
-    scan->mapping = NULL;
     (void)fclose(maps);
-    return NULL;
+    return listed ? NULL : "no memory to list its memory";
 }
 
 const char *gs_function_words_scan(pid_t pid, const struct gs_function_words *words,
                                    bool replace, struct gs_function_words_result *out)
 {
     struct scan scan = {.words = words,
-                        .result = out,
                         .replace = replace,
-                        .page_bytes = (size_t)sysconf(_SC_PAGESIZE)};
+                        .page_bytes = (size_t)sysconf(_SC_PAGESIZE),
+                        .lock = PTHREAD_MUTEX_INITIALIZER};
     char path[64];
-    const char *problem = NULL;
     *out = (struct gs_function_words_result){0};
     if (words->pair_count == 0) {
         return NULL;
     }
     (void)snprintf(path, sizeof(path), "/proc/%ld/mem", (long)pid);
     scan.memory = open(path, (replace ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+    if (scan.memory < 0) {
+        return errno == ENOENT ? "it has ended" : "its memory cannot be read";
+    }
     (void)snprintf(path, sizeof(path), "/proc/%ld/pagemap", (long)pid);
     scan.pages = open(path, O_RDONLY | O_CLOEXEC);
-    scan.chunk = malloc(CHUNK_BYTES);
-    scan.page_words = malloc(CHUNK_BYTES / scan.page_bytes * sizeof(uint64_t));
-    if (scan.memory < 0) {
-        problem = errno == ENOENT ? "it has ended" : "its memory cannot be read";
-    } else if (!scan.chunk || !scan.page_words) {
-        problem = "no memory to read its memory";
-    } else {
-        problem = scan_all(&scan, pid);
+    const char *problem = list_mappings(&scan, pid);
+    if (!problem) {
+        problem = read_all(&scan, out);
     }
-    if (scan.memory >= 0) {
-        (void)close(scan.memory);
-    }
+    (void)close(scan.memory);
     if (scan.pages >= 0) {
         (void)close(scan.pages);
     }
-    free(scan.chunk);
-    free(scan.page_words);
+    free(scan.mappings);
     return problem;
 }
