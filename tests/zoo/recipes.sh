@@ -97,7 +97,7 @@ compile() {
 }
 
 # A driver that forwards each call to another file (the shape of WSL2's libcuda.so.1 and of API remoting).
-make_forward() {
+make_forwarder() {
   local inner
   inner=$(readlink -f "$build/sim/libcuda.so.1")
 

@@ -1,4 +1,5 @@
-"""forward.py DRIVER - the C source of a driver whose functions go on to those of DRIVER, which it opens at its first call."""
+"""forward.py DRIVER - the C source of a driver that has the functions of DRIVER. At its first call it opens the file
+that FORWARD_TO names, to which all go on: what is made once serves other build folders."""
 import subprocess
 import sys
 
@@ -15,10 +16,11 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void load(void)
 {
-    void *handle = dlopen("%s", RTLD_NOW | RTLD_LOCAL);
+    const char *driver = getenv("FORWARD_TO");
+    void *handle = driver ? dlopen(driver, RTLD_NOW | RTLD_LOCAL) : NULL;
 
     if (!handle) {
-        fprintf(stderr, "forward: %%s\\n", dlerror());
+        fprintf(stderr, "forward: FORWARD_TO: %%s\\n", driver ? dlerror() : "not set");
         abort();
     }
     for (unsigned i = 0; i < COUNT; i++)
@@ -44,6 +46,6 @@ __asm__(".text\\n.globl {name}\\n.type {name},@function\\n{name}: endbr64\\n"
 driver = sys.argv[1]
 listed = subprocess.run(["nm", "-D", "--defined-only", driver], check=True, capture_output=True, text=True).stdout
 names = [line.split()[2].partition("@")[0] for line in listed.splitlines() if " T cu" in line and "cudasim" not in line]
-print(HEAD % (", ".join(f'"{name}"' for name in names), driver))
+print(HEAD % ", ".join(f'"{name}"' for name in names))
 for number, name in enumerate(names):
     print(FUNCTION.format(name=name, number=number))
