@@ -36,6 +36,7 @@
 /* Memory of /proc/PID/maps that may hold words. */
 struct mapping {
     uint64_t begin, end;
+    size_t slices;       /* of this mapping and those before it */
     bool is_first_stack; /* of the first thread */
     bool behind_guard;   /* directly above memory that cannot be accessed */
 };
@@ -56,9 +57,7 @@ struct scan {
     size_t page_bytes;
     struct mapping *mappings;
     size_t count, room;
-    pthread_mutex_t lock; /* of what is next */
-    size_t next;
-    uint64_t next_address; /* 0: the begin of that mapping */
+    size_t next; /* slice; atomic. They are numbered through all mappings */
 };
 
 /* A thread that reads. */
@@ -271,22 +270,37 @@ static void read_slice(struct reader *reader, uint64_t begin, uint64_t end)
 
 /* ---- threads ----------------------------------------------------------------------- */
 
+/* The mapping of a slice; NULL: there are fewer slices. */
+static const struct mapping *mapping_of(const struct scan *scan, size_t slice)
+{
+    size_t low = 0, high = scan->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (scan->mappings[middle].slices <= slice) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low < scan->count ? &scan->mappings[low] : NULL;
+}
+
 /* Takes the next slice. Returns false if none is left. */
 static bool take_slice(struct reader *reader, uint64_t *begin, uint64_t *end)
 {
     struct scan *scan = reader->scan;
-    (void)pthread_mutex_lock(&scan->lock);
-    bool taken = scan->next < scan->count;
-    if (taken) {
-        const struct mapping *mapping = &scan->mappings[scan->next];
-        reader->mapping = mapping;
-        *begin = scan->next_address ? scan->next_address : mapping->begin;
-        *end = mapping->end - *begin > SLICE_BYTES ? *begin + SLICE_BYTES : mapping->end;
-        scan->next_address = *end < mapping->end ? *end : 0;
-        scan->next += *end == mapping->end;
+    size_t slice = __atomic_fetch_add(&scan->next, 1, __ATOMIC_RELAXED);
+    const struct mapping *mapping = mapping_of(scan, slice);
+    if (!mapping) {
+        return false;
     }
-    (void)pthread_mutex_unlock(&scan->lock);
-    return taken;
+    size_t behind = mapping->slices - slice; /* this one, and the mapping's later ones */
+    uint64_t bytes = mapping->end - mapping->begin;
+    size_t count = (size_t)((bytes + SLICE_BYTES - 1) / SLICE_BYTES);
+    reader->mapping = mapping;
+    *begin = mapping->begin + (count - behind) * SLICE_BYTES;
+    *end = behind > 1 ? *begin + SLICE_BYTES : mapping->end;
+    return true;
 }
 
 static void *read_slices(void *self)
@@ -312,11 +326,7 @@ static bool make_reader(struct scan *scan, struct reader *out)
 static unsigned threads_for(const struct scan *scan)
 {
     cpu_set_t processors;
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < scan->count; i++) {
-        bytes += scan->mappings[i].end - scan->mappings[i].begin;
-    }
-    uint64_t most = bytes / SLICE_BYTES + 1;
+    size_t most = scan->count > 0 ? scan->mappings[scan->count - 1].slices : 1;
     int usable = sched_getaffinity(0, sizeof(processors), &processors) == 0
                      ? CPU_COUNT(&processors)
                      : 1;
@@ -414,7 +424,11 @@ static bool add_mapping(struct scan *scan, const struct mapping *mapping)
         scan->mappings = grown;
         scan->room = room;
     }
-    scan->mappings[scan->count++] = *mapping;
+    size_t before = scan->count > 0 ? scan->mappings[scan->count - 1].slices : 0;
+    uint64_t bytes = mapping->end - mapping->begin;
+    scan->mappings[scan->count] = *mapping;
+    scan->mappings[scan->count++].slices =
+        before + (size_t)((bytes + SLICE_BYTES - 1) / SLICE_BYTES);
     return true;
 }
 
@@ -452,10 +466,8 @@ static const char *list_mappings(struct scan *scan, pid_t pid)
 const char *gs_function_words_scan(pid_t pid, const struct gs_function_words *words,
                                    bool replace, struct gs_function_words_result *out)
 {
-    struct scan scan = {.words = words,
-                        .replace = replace,
-                        .page_bytes = (size_t)sysconf(_SC_PAGESIZE),
-                        .lock = PTHREAD_MUTEX_INITIALIZER};
+    struct scan scan = {
+        .words = words, .replace = replace, .page_bytes = (size_t)sysconf(_SC_PAGESIZE)};
     char path[64];
     *out = (struct gs_function_words_result){0};
     if (words->pair_count == 0) {
