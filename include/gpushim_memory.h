@@ -1,9 +1,9 @@
 /*
  * gpushim_memory.h - owned memory and its movement over plain CUDA.
  *
- * Buffers that know their size and place, batches, groups, caches of buffers, read-back
- * through reused pinned memory, pitched and batched copies, rings between host and
- * device, sets of streams, files streamed through the device. Works with and without
+ * Buffers that know their size and place, batches, groups, caches, sets of named buffers,
+ * read-back through reused pinned memory, pitched and batched copies, rings between host
+ * and device, sets of streams, files streamed through the device. Works with and without
  * libgpushim.so, with the same results.
  *
  * C99 or C++11. There is nothing to link with (before glibc 2.34: -ldl -lpthread), and
@@ -1526,9 +1526,10 @@ static inline void gpushim_unlock_(unsigned char *lock)
 
 /* ---- the other parts ------------------------------------------------------------- */
 
-/* clang-format off: files.h needs a type of caches.h */
+/* clang-format off: buffers.h and files.h need caches.h */
 #include "gpushim_memory/groups.h"
 #include "gpushim_memory/caches.h"
+#include "gpushim_memory/buffers.h"
 #include "gpushim_memory/streams.h"
 #include "gpushim_memory/rings.h"
 #include "gpushim_memory/files.h"

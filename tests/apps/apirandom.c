@@ -38,6 +38,8 @@ enum { THREADS = 4, BUFFERS = 6, BATCH = 3, MOST = 6000, TAKEN = 3, RETAINED = 4
     row(copy_batch) row(batch_create)                                                    \
     row(group_create) row(group_preallocate) row(group_alloc) row(group_alloc_typed)     \
     row(group_get) row(group_clear) row(group_free)                                      \
+    row(buffers_create) row(buffers_resize) row(buffers_find) row(buffers_drop)          \
+    row(buffers_clean) row(buffers_get_statistics) row(buffers_free)                     \
     row(cache_create) row(cache_take) row(cache_give) row(cache_trim) row(cache_free)    \
     row(readback_start) row(readback_poll) row(readback_wait) row(readback_range)        \
     row(readback_end) row(read_back) row(read_file)                                      \
@@ -83,6 +85,7 @@ struct world {
     struct gpushim_buffer buffers[BUFFERS], block, parts[BATCH], taken[TAKEN];
     struct gpushim_ring ring;
     struct gpushim_group group;
+    struct gpushim_buffers set;
     struct gpushim_readback readback;
     unsigned readback_others; /* FAILED: its event may be a capture's */
     struct gpushim_streams streams;
@@ -525,6 +528,49 @@ static void do_group(struct world *world)
           FINE);
     if (once_in(world, 10))
         judge(world, F_group_free, gpushim_group_free(group), false, FINE);
+}
+
+static void do_buffers(struct world *world)
+{
+    static const char *const names_of[] = {"a", "b", "c", "a/b", "", NULL};
+    static const struct gpushim_buffer_type types[] = {
+        {.growth = 2, .limit = MOST / 2},
+        {.place = GPUSHIM_HOST, .flags = GPUSHIM_ZEROED},
+        {.place = GPUSHIM_PINNED_HOST, .idle_seconds = 100},
+        {.growth = 0.5}};
+    const struct gpushim_buffer_type *rows = once_in(world, 20) ? NULL : types;
+    const char *name = names_of[below(world, once_in(world, 10) ? 6 : 4)];
+    struct gpushim_buffers *set = &world->set;
+    struct gpushim_buffers_statistics now, *wanted = once_in(world, 10) ? NULL : &now;
+    struct gpushim_buffer *found, **out = once_in(world, 10) ? NULL : &found;
+    bool unnamed = !name || !name[0], none = !set->types;
+    size_t type = unnamed ? 0 : (size_t)name[0] % 3, count = below(world, 5);
+    size_t bytes = once_in(world, 5) ? 0 : any_bytes(world, type == 1);
+    /* A clean-up synchronizes the context, in which another thread may capture. */
+    unsigned waits = capture_too ? FINE | FAILED : FINE;
+
+    if (none)
+        judge(world, F_buffers_create,
+              gpushim_buffers_create(set, below(world, 2) * 2 * MOST, rows, count),
+              (count && !rows) || count > 3, FINE);
+    none = !set->types;
+    type = once_in(world, 20) ? 3 : type;
+    judge(world, F_buffers_resize,
+          gpushim_buffers_resize(set, name, type, bytes, any_stream(world), out),
+          unnamed || type >= set->type_count, waits | NO_ROOM);
+    judge(world, F_buffers_find, gpushim_buffers_find(set, name, out),
+          none || unnamed || !out, FINE | ABSENT);
+    judge(world, F_buffers_get_statistics, gpushim_buffers_get_statistics(set, wanted),
+          none || !wanted, FINE);
+    app_expect(none || !wanted || now.used_bytes <= now.held_bytes, "bytes of a set");
+    if (once_in(world, 8))
+        judge(world, F_buffers_drop, gpushim_buffers_drop(set, name), none || unnamed,
+              FINE | ABSENT);
+    if (once_in(world, 8))
+        judge(world, F_buffers_clean, gpushim_buffers_clean(set, once_in(world, 2), NULL),
+              none, waits);
+    if (once_in(world, 20))
+        judge(world, F_buffers_free, gpushim_buffers_free(set), false, FINE);
 }
 
 /* ---- caches, read-back, rings ------------------------------------------------------ */
@@ -1046,9 +1092,9 @@ static bool meet_both;
 static unsigned first_not_met(void)
 {
     /* These have no wrong argument. */
-    static const enum function any_code[] = {F_buffer_free, F_group_free, F_enable_peers,
-                                             F_scope_end,   F_report,     F_record,
-                                             F_off_pressure};
+    static const enum function any_code[] = {F_buffer_free,  F_buffers_free, F_group_free,
+                                             F_enable_peers, F_scope_end,    F_report,
+                                             F_record,       F_off_pressure};
 
     for (unsigned i = 0; i < F_COUNT; i++) {
         unsigned codes = __atomic_load_n(&seen[i], __ATOMIC_RELAXED);
@@ -1080,7 +1126,7 @@ static void *run(void *argument)
         do_warming,       do_visibility,    do_options,    do_scopes,  do_scopes,
         do_stream_memory, do_stream_memory, do_copy_batch, do_devices, do_pressure,
         do_report,        do_release,       do_stretch,    do_live,    do_group,
-        do_defragment};
+        do_defragment,    do_buffers};
     struct world *world = argument;
 
     app_gpu_thread();
@@ -1095,6 +1141,7 @@ static void *run(void *argument)
     if (world->capturing)
         begin_or_end_capture(world);
     app_expect(gpushim_group_free(&world->group) == GPUSHIM_OK, "a group");
+    app_expect(gpushim_buffers_free(&world->set) == GPUSHIM_OK, "a set");
     if (world->snapshot)
         (void)gpushim_snapshot_free(world->snapshot);
     while (world->depth-- > 0)
