@@ -1,6 +1,6 @@
 /*
- * gpushim.hpp - gpushim.h and gpushim_memory.h for C++11 and later: a buffer and a group
- * of buffers that are freed with their object, and scopes that end with their block.
+ * gpushim.hpp - gpushim.h and gpushim_memory.h for C++11 and later: a buffer, a group and
+ * a set of named buffers, freed with their object, and scopes that end with their block.
  *
  * Sizes, errors and threads: as in those two files. Constructors throw gpushim::error;
  * without exceptions the object stays empty.
@@ -8,6 +8,7 @@
 #ifndef GPUSHIM_HPP
 #define GPUSHIM_HPP
 
+#include <initializer_list>
 #include <stdexcept>
 #include <string>
 
@@ -181,6 +182,78 @@ class group
 #endif
     }
     ::gpushim_group own_;
+};
+
+/* Named buffers that grow by type, under one limit, freed with their object. */
+class buffers
+{
+  public:
+    /* As gpushim_buffers_create; throws gpushim::error. */
+    explicit buffers(size_t limit = 0,
+                     std::initializer_list<gpushim_buffer_type> types = {})
+        : own_()
+    {
+        gpushim_result result =
+            gpushim_buffers_create(&own_, limit, types.begin(), types.size());
+        (void)result;
+#ifdef __cpp_exceptions
+        if (result != GPUSHIM_OK) {
+            throw error(result);
+        }
+#endif
+    }
+    ~buffers()
+    {
+        (void)gpushim_buffers_free(&own_);
+    }
+    buffers(const buffers &) = delete;
+    buffers &operator=(const buffers &) = delete;
+
+    /* As gpushim_buffers_resize; NULL for 0 bytes. Throws gpushim::error; without
+     * exceptions a failed one is NULL. */
+    gpushim_buffer *resize(const char *name, size_t bytes, size_t type = 0,
+                           void *stream = GPUSHIM_SYNC)
+    {
+        gpushim_buffer *found = nullptr;
+        gpushim_result result =
+            gpushim_buffers_resize(&own_, name, type, bytes, stream, &found);
+        (void)result;
+#ifdef __cpp_exceptions
+        if (result != GPUSHIM_OK) {
+            throw error(result);
+        }
+#endif
+        return found;
+    }
+    /* NULL: there is none, or it is empty. */
+    gpushim_buffer *find(const char *name) noexcept
+    {
+        gpushim_buffer *found = nullptr;
+        (void)gpushim_buffers_find(&own_, name, &found);
+        return found;
+    }
+    gpushim_result drop(const char *name) noexcept
+    {
+        return gpushim_buffers_drop(&own_, name);
+    }
+    gpushim_result clean(bool all = false, size_t *freed = nullptr) noexcept
+    {
+        return gpushim_buffers_clean(&own_, all, freed);
+    }
+    gpushim_buffers_statistics statistics() noexcept
+    {
+        gpushim_buffers_statistics found = gpushim_buffers_statistics();
+        (void)gpushim_buffers_get_statistics(&own_, &found);
+        return found;
+    }
+    /* For the functions of gpushim_memory.h. */
+    gpushim_buffers *get() noexcept
+    {
+        return &own_;
+    }
+
+  private:
+    ::gpushim_buffers own_;
 };
 
 /* gpushim_scope_begin at its start, gpushim_scope_end at its end, on one thread. */

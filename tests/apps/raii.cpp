@@ -92,6 +92,48 @@ static void use_a_group()
     }
 }
 
+/* A set's buffers are freed with it, on the way of an exception, too. */
+static void throw_from_a_set()
+{
+    gpushim::buffers set(1000);
+
+    (void)set.resize("kept", 800);
+    (void)set.resize("never", 300);
+    app_expect(false, "beyond the limit");
+}
+
+static void use_a_set()
+{
+    gpushim_buffer_type edge = gpushim_buffer_type();
+    edge.growth = 3;
+    gpushim::buffers set(5000, {gpushim_buffer_type(), edge});
+
+    gpushim_buffer *edges = set.resize("edges", 1000, 1);
+    set.resize("nodes", 100);
+    set.resize("edges", 1001, 1);
+    app_expect(set.find("edges") == edges && edges->capacity == 3000, "growth of a type");
+    set.resize("nodes", 0);
+    app_expect(set.find("nodes") == nullptr, "an empty buffer");
+    size_t freed = 0;
+    app_expect(set.clean(true, &freed) == GPUSHIM_OK, "a clean-up");
+    gpushim_buffers_statistics found = set.statistics();
+    std::printf("set: %d of %d bytes, peak %d, freed %d\n",
+                static_cast<int>(found.used_bytes), static_cast<int>(found.held_bytes),
+                static_cast<int>(found.peak_bytes), static_cast<int>(freed));
+    app_expect(set.drop("edges") == GPUSHIM_OK && set.get()->count == 0, "a drop");
+    try {
+        throw_from_a_set();
+    } catch (const gpushim::error &error) {
+        std::printf("caught: %s\n", error.what());
+    }
+    try {
+        edge.growth = 99;
+        gpushim::buffers none(0, {edge});
+    } catch (const gpushim::error &error) {
+        std::printf("caught: %s\n", error.what());
+    }
+}
+
 static int throws(void *, const gpushim_allocation *)
 {
     throw 42;
@@ -144,6 +186,7 @@ int main(int argc, char **argv)
 {
     app_gpu_start();
     use_a_group();
+    use_a_set();
     throw_from_a_visit();
 
     gpushim::buffer empty;
