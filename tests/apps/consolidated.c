@@ -160,6 +160,53 @@ static void dynamic_buffer_in_place(void)
     free(found);
 }
 
+/* "dynamic_buffer_manager.rs": DynamicBufferManager (C2): named buffers with a
+ * BufferConfig by type, max_total_memory over all of them, clean-up of those that are
+ * unused or under-utilized, statistics. */
+static void dynamic_buffer_manager(void)
+{
+    enum { NODES, EDGES, SCRATCH };
+    static const struct gpushim_buffer_type configs[] = {
+        [NODES] = {.growth = 1.5, .flags = GPUSHIM_ZEROED, .idle_seconds = 3600},
+        [EDGES] = {.growth = 2, .limit = 64 * APP_KIB, .alignment = 4096},
+        [SCRATCH] = {.growth = 1},
+    };
+    struct gpushim_buffers_statistics stats;
+    struct gpushim_buffers manager;
+    struct gpushim_buffer *nodes = NULL, *edges = NULL;
+    unsigned char data[6000], found[6000];
+    gpushim_result refused;
+
+    APP_OK(gpushim_buffers_create(&manager, 100000, configs, 3));
+    APP_OK(gpushim_buffers_resize(&manager, "positions", NODES, sizeof data, GPUSHIM_SYNC,
+                                  &nodes));
+    APP_OK(gpushim_buffers_resize(&manager, "edges", EDGES, 20000, GPUSHIM_SYNC, &edges));
+    APP_OK(gpushim_buffers_resize(&manager, "sort keys", SCRATCH, 30000, GPUSHIM_SYNC,
+                                  NULL));
+    app_bytes_fill(data, sizeof data, 4);
+    APP_OK(gpushim_buffer_put(nodes, 0, data, sizeof data, GPUSHIM_SYNC));
+    APP_OK(gpushim_buffers_resize(&manager, "edges", EDGES, 20001, GPUSHIM_SYNC, NULL));
+    printf("DynamicBufferManager: edges have %zu bytes\n", edges->capacity);
+    APP_OK(gpushim_buffers_resize(&manager, "sort keys", SCRATCH, 0, GPUSHIM_SYNC, NULL));
+    /* max_total_memory: the empty buffer goes, and the edges' unused memory. */
+    APP_OK(
+        gpushim_buffers_resize(&manager, "positions", NODES, 70000, GPUSHIM_SYNC, NULL));
+    refused = gpushim_buffers_resize(&manager, "edges", EDGES, 30001, GPUSHIM_SYNC, NULL);
+    printf("beyond max_total_memory: %s\n", gpushim_result_text(refused));
+    APP_OK(gpushim_buffer_get(nodes, 0, found, sizeof data, GPUSHIM_SYNC));
+    app_expect(memcmp(data, found, sizeof data) == 0, "data preservation");
+    APP_OK(
+        gpushim_buffers_resize(&manager, "positions", NODES, 6000, GPUSHIM_SYNC, NULL));
+    APP_OK(gpushim_buffers_clean(&manager, 0, NULL));
+    app_expect(nodes->capacity == 70000, "a clean-up of what was used just now");
+    APP_OK(gpushim_buffers_clean(&manager, 1, NULL));
+    APP_OK(gpushim_buffers_get_statistics(&manager, &stats));
+    printf("BufferStats: %zu buffers, %zu of %zu bytes, utilization %.2f, peak %zu\n",
+           stats.count, stats.used_bytes, stats.held_bytes, stats.utilization,
+           stats.peak_bytes);
+    APP_OK(gpushim_buffers_free(&manager));
+}
+
 static gpushim_result use_chunk(void *positions, struct gpushim_buffer *chunk,
                                 uint64_t offset, void *stream)
 {
@@ -188,35 +235,29 @@ static void double_buffering(void)
     APP_OK(gpushim_cache_free(&pinned));
 }
 
-/* "Proposed Structure" (C1 to C5): GpuMemoryManager. Names, totals, peaks and the pool
- * are the library's; the manager keeps four objects. */
+/* "Proposed Structure" (C1 to C5): GpuMemoryManager: buffers by name, a configuration by
+ * type, max_total_memory. The tracking and the pool are the library's. */
 struct gpu_memory_manager {
-    struct gpushim_buffer positions, velocities;
+    struct gpushim_buffers buffers;
+    struct gpushim_buffer *positions, *velocities;
     struct gpushim_streams streams;
     struct gpushim_cache staging;
 };
 
-static void manager_create(struct gpu_memory_manager *manager, size_t nodes)
+static void manager_create(struct gpu_memory_manager *manager, size_t max_total_memory)
 {
-    size_t bytes = nodes * NODE_BYTES;
+    static const struct gpushim_buffer_type config = {.flags = GPUSHIM_ZEROED,
+                                                      .growth = 1.5};
 
-    gpushim_scope_begin("gpu_memory_manager");
     APP_OK(gpushim_streams_create(&manager->streams));
     APP_OK(gpushim_cache_create(&manager->staging, GPUSHIM_PINNED_HOST, 2, 0));
-    APP_OK(GPUSHIM_NAMED("positions",
-                         gpushim_buffer_create(&manager->positions, GPUSHIM_DEVICE, bytes,
-                                               0, GPUSHIM_ZEROED)));
-    APP_OK(GPUSHIM_NAMED("velocities",
-                         gpushim_buffer_create(&manager->velocities, GPUSHIM_DEVICE,
-                                               bytes, 0, GPUSHIM_ZEROED)));
-    gpushim_scope_end();
+    APP_OK(gpushim_buffers_create(&manager->buffers, max_total_memory, &config, 1));
 }
 
 static void manager_free(struct gpu_memory_manager *manager)
 {
     APP_OK(gpushim_stream_wait(manager->streams.compute));
-    APP_OK(gpushim_buffer_free(&manager->positions));
-    APP_OK(gpushim_buffer_free(&manager->velocities));
+    APP_OK(gpushim_buffers_free(&manager->buffers));
     APP_OK(gpushim_cache_free(&manager->staging));
     APP_OK(gpushim_streams_free(&manager->streams));
 }
@@ -227,10 +268,12 @@ static void manager_step(struct gpu_memory_manager *manager, size_t nodes, uint3
     void *stream = manager->streams.compute;
     size_t bytes = nodes * NODE_BYTES;
 
-    APP_OK(gpushim_buffer_resize(&manager->positions, bytes, stream));
-    APP_OK(gpushim_buffer_resize(&manager->velocities, bytes, stream));
-    app_fill(&kernels, memory_of(&manager->velocities), bytes / 4, seed, stream);
-    app_add(&kernels, memory_of(&manager->positions), memory_of(&manager->velocities),
+    APP_OK(gpushim_buffers_resize(&manager->buffers, "positions", 0, bytes, stream,
+                                  &manager->positions));
+    APP_OK(gpushim_buffers_resize(&manager->buffers, "velocities", 0, bytes, stream,
+                                  &manager->velocities));
+    app_fill(&kernels, memory_of(manager->velocities), bytes / 4, seed, stream);
+    app_add(&kernels, memory_of(manager->positions), memory_of(manager->velocities),
             bytes / 4, stream);
 }
 
@@ -242,19 +285,19 @@ static void unified_manager(void)
     const void *range = NULL;
     uint32_t expected = 0;
 
-    manager_create(&manager, 1000);
+    manager_create(&manager, 64 * APP_MIB);
     for (uint32_t step = 0; step <= 10; step++) {
         manager_step(&manager, (size_t)1000 << step, step);
         expected += gs_pattern(step, 5);
     }
-    APP_OK(gpushim_readback_start(&readback, &manager.staging, &manager.positions, 20, 4,
+    APP_OK(gpushim_readback_start(&readback, &manager.staging, manager.positions, 20, 4,
                                   manager.streams.compute));
     APP_OK(gpushim_readback_wait(&readback));
     APP_OK(gpushim_readback_range(&readback, 0, 4, &range));
     app_expect(*(const uint32_t *)range == expected, "a position");
     APP_OK(gpushim_readback_end(&readback));
-    printf("GpuMemoryManager: %zu nodes after 11 steps\n",
-           manager.positions.bytes / NODE_BYTES);
+    printf("GpuMemoryManager: %zu nodes after 11 steps, peak %zu bytes\n",
+           manager.positions->bytes / NODE_BYTES, manager.buffers.peak_bytes);
     manager_free(&manager);
 }
 
@@ -311,6 +354,7 @@ int main(void)
     multi_stream_manager();
     dynamic_buffer();
     dynamic_buffer_in_place();
+    dynamic_buffer_manager();
     double_buffering();
     unified_manager();
     error_handling();

@@ -40,6 +40,31 @@ static void show(const char *what, struct gpushim_buffers *set)
 
 enum { NODES, EDGES, LABELS, KINDS };
 
+/* Empty buffers: the memory stays for the next request of the name, or for others. */
+static void show_empty(struct gpushim_buffers *set, struct gpushim_buffer *edges)
+{
+    struct gpushim_buffer *nodes = NULL, *found = NULL;
+
+    IS_OK(gpushim_buffers_resize(set, "nodes", NODES, 0, NULL, &found));
+    expect("an empty buffer", GPUSHIM_NOT_FOUND,
+           gpushim_buffers_find(set, "nodes", &nodes));
+    app_expect(!found, "an empty buffer");
+    show("emptied", set);
+    IS_OK(gpushim_buffers_clean(set, 0, NULL));
+    IS_OK(gpushim_buffers_resize(set, "nodes", NODES, 5000, NULL, &nodes));
+    IS_OK(gpushim_buffers_find(set, "nodes", &found));
+    app_expect(found == nodes && nodes->capacity == 6001, "memory of before");
+    IS_OK(gpushim_buffers_resize(set, "nodes", NODES, 0, NULL, NULL));
+    IS_OK(gpushim_buffers_resize(set, "more labels", LABELS, 9000, NULL, NULL));
+    show("taken", set);
+    IS_OK(gpushim_buffers_drop(set, "more labels"));
+    expect("dropped", GPUSHIM_NOT_FOUND, gpushim_buffers_drop(set, "more labels"));
+    IS_OK(gpushim_buffer_free(edges));
+    show("freed by its owner", set);
+    IS_OK(gpushim_buffers_clean(set, 1, NULL));
+    show("all cleaned", set);
+}
+
 static void use(gpushim_place place)
 {
     const struct gpushim_buffer_type types[KINDS] = {
@@ -94,25 +119,7 @@ static void use(gpushim_place place)
     IS_OK(gpushim_buffer_get(labels, 10, data, 1490, GPUSHIM_SYNC));
     for (int i = 0; i < 1490; i++)
         app_expect(data[i] == 0, "zeros of a type");
-    /* Empty: the memory stays for the next request of the name, or for others. */
-    IS_OK(gpushim_buffers_resize(&set, "nodes", NODES, 0, NULL, &found));
-    expect("an empty buffer", GPUSHIM_NOT_FOUND,
-           gpushim_buffers_find(&set, "nodes", &nodes));
-    app_expect(!found, "an empty buffer");
-    show("emptied", &set);
-    IS_OK(gpushim_buffers_clean(&set, 0, NULL));
-    IS_OK(gpushim_buffers_resize(&set, "nodes", NODES, 5000, NULL, &nodes));
-    IS_OK(gpushim_buffers_find(&set, "nodes", &found));
-    app_expect(found == nodes && nodes->capacity == 6001, "memory of before");
-    IS_OK(gpushim_buffers_resize(&set, "nodes", NODES, 0, NULL, NULL));
-    IS_OK(gpushim_buffers_resize(&set, "more labels", LABELS, 9000, NULL, NULL));
-    show("taken", &set);
-    IS_OK(gpushim_buffers_drop(&set, "more labels"));
-    expect("dropped", GPUSHIM_NOT_FOUND, gpushim_buffers_drop(&set, "more labels"));
-    IS_OK(gpushim_buffer_free(edges));
-    show("freed by its owner", &set);
-    IS_OK(gpushim_buffers_clean(&set, 1, &freed));
-    show("all cleaned", &set);
+    show_empty(&set, edges);
     IS_OK(gpushim_buffers_free(&set));
     IS_OK(gpushim_buffers_free(&set));
 }
