@@ -13,28 +13,29 @@ static _Thread_local int last_code;
 
 #include "shim/api/python_memory.h"
 
+/* clang-format off */
 #define FUNCTIONS(row)                                                                   \
     row(buffer_create) row(buffer_free) row(buffer_view) row(buffer_around)              \
-        row(buffer_device_address) row(copy_batch) row(buffer_copy) row(buffer_put) row( \
-            buffer_get) row(buffer_get_slot) row(buffer_copy_rows) row(buffer_fill)      \
-            row(buffer_zero) row(buffer_prefetch) row(buffer_advise) row(buffer_resize)  \
-                row(buffer_shrink) row(defragment) row(batch_create) row(cache_create)   \
-                    row(cache_take) row(cache_give) row(cache_trim) row(cache_free)      \
-                        row(cache_hit_rate) row(readback_start) row(readback_poll)       \
-                            row(readback_wait) row(readback_range) row(readback_end)     \
-                                row(read_back) row(streams_create) row(streams_free)     \
-                                    row(stream_after) row(stream_wait) row(ring_create)  \
-                                        row(ring_free) row(ring_device_address) row(     \
-                                            ring_space) row(ring_next) row(ring_push)    \
-                                            row(ring_pop) row(read_file)                 \
-                                                row(get_visibility) row(get_memory)      \
-                                                    row(enable_peers) row(warming_start) \
-                                                        row(warming_poll)                \
-                                                            row(warming_wait)
+    row(buffer_device_address) row(copy_batch) row(buffer_copy) row(buffer_put)          \
+    row(buffer_get) row(buffer_get_slot) row(buffer_copy_rows) row(buffer_fill)          \
+    row(buffer_zero) row(buffer_prefetch) row(buffer_advise) row(buffer_resize)          \
+    row(buffer_shrink) row(defragment) row(batch_create)                                 \
+    row(buffers_create) row(buffers_resize) row(buffers_find) row(buffers_drop)          \
+    row(buffers_clean) row(buffers_get_statistics) row(buffers_free)                     \
+    row(cache_create) row(cache_take) row(cache_give) row(cache_trim) row(cache_free)    \
+    row(cache_hit_rate) row(readback_start) row(readback_poll) row(readback_wait)        \
+    row(readback_range) row(readback_end) row(read_back)                                 \
+    row(streams_create) row(streams_free) row(stream_after) row(stream_wait)             \
+    row(ring_create) row(ring_free) row(ring_device_address) row(ring_space)             \
+    row(ring_next) row(ring_push) row(ring_pop) row(read_file)                           \
+    row(get_visibility) row(get_memory) row(enable_peers)                                \
+    row(warming_start) row(warming_poll) row(warming_wait)
 
 #define STRUCTURES(row)                                                                  \
-    row(buffer) row(copy) row(cache) row(readback) row(streams) row(ring)                \
-        row(ring_counts) row(warming) row(defragmented)
+    row(buffer) row(copy) row(buffer_type) row(buffers) row(buffers_statistics)          \
+    row(cache) row(readback) row(streams) row(ring) row(ring_counts) row(warming)        \
+    row(defragmented)
+/* clang-format on */
 
 void *gpushim_python_memory_function(const char *name)
 {

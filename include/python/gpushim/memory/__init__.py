@@ -23,10 +23,12 @@ from gpushim.memory.copies import Batch, Copy, Defragmented, copy_batch, copy_ro
 from gpushim.memory.devices import (Memory, Stream, Streams, Visibility, enable_peers, get_memory, get_visibility,
                                     stream_after, stream_wait)
 from gpushim.memory.files import load, read_file, save
+from gpushim.memory.named import Buffers, BuffersStatistics, BufferType, NamedBuffer
 from gpushim.memory.rings import Ring
 from gpushim.memory.transfers import Bridge, Strategy, Transfer, upload
 
-__all__ = ["Advice", "Batch", "Bridge", "Buffer", "Cache", "Copy", "Defragmented", "Error", "Memory", "Place",
-           "Readback", "Ring", "StagingPool", "Strategy", "Stream", "Streams", "Taken", "Transfer", "Visibility", "Warming",
-           "allocate_async", "copy_batch", "copy_rows", "defragment", "enable_peers", "get_memory", "get_visibility",
-           "load", "read_back", "read_file", "save", "stream_after", "stream_wait", "upload"]
+__all__ = ["Advice", "Batch", "Bridge", "Buffer", "BufferType", "Buffers", "BuffersStatistics", "Cache", "Copy",
+           "Defragmented", "Error", "Memory", "NamedBuffer", "Place", "Readback", "Ring", "StagingPool", "Strategy", "Stream",
+           "Streams", "Taken", "Transfer", "Visibility", "Warming", "allocate_async", "copy_batch", "copy_rows", "defragment",
+           "enable_peers", "get_memory", "get_visibility", "load", "read_back", "read_file", "save", "stream_after",
+           "stream_wait", "upload"]

@@ -125,6 +125,22 @@ class CacheStruct(ctypes.Structure):  # struct gpushim_cache
                 ("key_count", _size), ("newest", _pointer), ("oldest", _pointer), ("lock", ctypes.c_ubyte)]
 
 
+class BufferTypeStruct(ctypes.Structure):  # struct gpushim_buffer_type
+    _fields_ = [("place", ctypes.c_int), ("flags", ctypes.c_uint), ("alignment", _size), ("growth", ctypes.c_double),
+                ("limit", _size), ("idle_seconds", _u64)]
+
+
+class BuffersStruct(ctypes.Structure):  # struct gpushim_buffers
+    _fields_ = [("limit", _size), ("held_bytes", _size), ("peak_bytes", _size), ("count", _size), ("grown_count", _u64),
+                ("refused_count", _u64), ("cleaned_bytes", _u64), ("buckets", _pointer), ("bucket_count", _size),
+                ("type_count", _size), ("types", _pointer)]
+
+
+class BuffersStatisticsStruct(ctypes.Structure):  # struct gpushim_buffers_statistics
+    _fields_ = [(name, _size) for name in ("held_bytes", "peak_bytes", "used_bytes", "count", "empty_count")] + [
+        (name, _u64) for name in ("grown_count", "refused_count", "cleaned_bytes")] + [("utilization", ctypes.c_double)]
+
+
 class ReadbackStruct(ctypes.Structure):  # struct gpushim_readback
     _fields_ = [("data", BufferStruct), ("cache", ctypes.POINTER(CacheStruct)), ("event", _pointer),
                 ("class_bytes", _size), ("complete", ctypes.c_int)]
@@ -158,7 +174,8 @@ class DefragmentedStruct(ctypes.Structure):  # struct gpushim_defragmented
 EachChunk = ctypes.CFUNCTYPE(ctypes.c_int, _pointer, ctypes.POINTER(BufferStruct), _u64, _pointer)
 
 _STRUCTURES: Dict[str, Any] = {
-    "buffer": BufferStruct, "copy": CopyStruct, "cache": CacheStruct, "readback": ReadbackStruct,
+    "buffer": BufferStruct, "copy": CopyStruct, "buffer_type": BufferTypeStruct, "buffers": BuffersStruct,
+    "buffers_statistics": BuffersStatisticsStruct, "cache": CacheStruct, "readback": ReadbackStruct,
     "streams": StreamsStruct, "ring": RingStruct, "ring_counts": CountsStruct, "warming": WarmingStruct,
     "defragmented": DefragmentedStruct}
 
@@ -168,6 +185,7 @@ _int, _buffer, _cache = ctypes.c_int, ctypes.POINTER(BufferStruct), ctypes.POINT
 _readback, _streams, _ring = (ctypes.POINTER(one) for one in (ReadbackStruct, StreamsStruct, RingStruct))
 _warming, _text, _sizes = ctypes.POINTER(WarmingStruct), ctypes.c_char_p, ctypes.POINTER(_size)
 _pointers, _ints = ctypes.POINTER(_pointer), ctypes.POINTER(_int)
+_buffers = ctypes.POINTER(BuffersStruct)
 
 # gpushim_NAME of the header: its arguments; the result is a gpushim_result but for cache_hit_rate.
 FUNCTIONS: Dict[str, List[Any]] = {
@@ -190,6 +208,13 @@ FUNCTIONS: Dict[str, List[Any]] = {
     "buffer_shrink": [_buffer, _u64, _pointer],
     "defragment": [ctypes.POINTER(_buffer), _size, _pointer, ctypes.POINTER(DefragmentedStruct)],
     "batch_create": [_buffer, _buffer, _sizes, _size, _int, _size, ctypes.c_uint],
+    "buffers_create": [_buffers, _size, ctypes.POINTER(BufferTypeStruct), _size],
+    "buffers_resize": [_buffers, _text, _size, _size, _pointer, ctypes.POINTER(_buffer)],
+    "buffers_find": [_buffers, _text, ctypes.POINTER(_buffer)],
+    "buffers_drop": [_buffers, _text],
+    "buffers_clean": [_buffers, _int, _sizes],
+    "buffers_get_statistics": [_buffers, ctypes.POINTER(BuffersStatisticsStruct)],
+    "buffers_free": [_buffers],
     "cache_create": [_cache, _int, _size, _size],
     "cache_take": [_cache, _text, _size, _size, _buffer],
     "cache_give": [_cache, _text, _size, _buffer],

@@ -11,8 +11,8 @@ import pickle
 import sys
 
 from gpushim import memory
-from gpushim.memory import (Advice, Batch, Bridge, Buffer, Cache, Copy, Error, Place, Readback, Ring, StagingPool,
-                            Streams, Warming, copy_batch, copy_rows, defragment, upload)
+from gpushim.memory import (Advice, Batch, Bridge, Buffer, Buffers, BufferType, Cache, Copy, Error, Place, Readback, Ring,
+                            StagingPool, Streams, Warming, copy_batch, copy_rows, defragment, upload)
 
 BIG = 2**64
 
@@ -51,6 +51,27 @@ with Buffer(4) as one, Buffer(4) as other:
              lambda: defragment([one, "two"]), lambda: defragment([one], Wrong()), lambda: defragment([one, one, other]).before <= 1)
     other.close()
     told("defragment", lambda: defragment([one, other]), lambda: defragment([Buffer(4, Place.MANAGED)]))
+
+# Sets of named buffers: a memoryview, a wrong name or a request that does not fit leaves all as it was.
+told("types", *(lambda kind=kind: Buffers(0, {"a": kind}) for kind in (
+    7, BufferType("device"), BufferType(growth=0.5), BufferType(growth="2"), BufferType(limit=-1), BufferType(idle_seconds=1.5),
+    BufferType(alignment=3), BufferType(Place.HOST, in_place=True))), lambda: Buffers(-1), lambda: Buffers(default=None))
+with Buffers(1000, {"pinned": BufferType(Place.PINNED, limit=600)}) as named:
+    one = named.resize("one", 500, "pinned")
+    one.put(b"kept")
+    told("names", *(lambda name=name: named.resize(name, 1) for name in ("", "n" * 128, "a\0b", b"a", None)),
+         lambda: named.drop("none"), lambda: named.empty("none"), lambda: named.find("none"), lambda: named.find(""))
+    told("requests", *(lambda size=size: named.resize("two", size) for size in (0, -1, BIG, "4", 2**62, 501)),
+         lambda: named.resize("two", 1, "none"), lambda: named.resize("one", 1, stream=Wrong()), lambda: one.resize(601))
+    view = one.memory(0, 4)
+    told("a memoryview", lambda: named.resize("one", 510), lambda: named.resize("two", 400), lambda: named.clean(True),
+         lambda: named.empty("one"), lambda: named.drop("one"), lambda: one.close(), lambda: named.close(), lambda: bytes(view))
+    view.release()
+    told("a buffer of a set", lambda: one.__dlpack__(), lambda: one.resize(510), lambda: one.capacity, lambda: one.get(4),
+         lambda: named.empty("one"), lambda: one.get(), lambda: one.close(), lambda: one.resize(1),
+         lambda: named.resize("one", 750 - 250, None).address > 0, lambda: named.statistics.refused_count)
+told("a closed set", lambda: named.resize("one", 1), lambda: named.statistics, lambda: named.clean(), lambda: named.close(),
+     lambda: named.find("one"), lambda: named.closed, lambda: copy.copy(named))
 data = bytes(range(100))
 device, host, managed = Buffer(100), Buffer(100, Place.HOST), Buffer(100, Place.MANAGED)
 device.put(data)

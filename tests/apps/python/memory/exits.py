@@ -15,7 +15,7 @@ import time
 
 import gpushim
 from gpushim import memory
-from gpushim.memory import Batch, Bridge, Buffer, Cache, Place, Readback, Ring, StagingPool, Strategy, Streams, upload
+from gpushim.memory import Batch, Bridge, Buffer, Buffers, Cache, Place, Readback, Ring, StagingPool, Strategy, Streams, upload
 
 
 class Holder:
@@ -31,6 +31,8 @@ def objects():
     found.read = Readback(found.pool, found.buffers[0], stream=found.streams.download)
     found.target = Buffer(1000)
     found.sent = upload(found.target, b"sent", pool=found.pool, stream=found.streams.upload)
+    found.set = Buffers()
+    found.named = [found.set.resize("one", 50), Buffers().resize("alone", 50)]
     found.ring = Ring(2, 64)
     found.ring.push(found.streams.compute)
     found.bridges = [Bridge(100, strategy) for strategy in Strategy]

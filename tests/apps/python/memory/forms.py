@@ -10,8 +10,8 @@ import sys
 
 import gpushim
 from gpushim.group import Group
-from gpushim.memory import (Advice, Batch, Bridge, Buffer, Cache, Copy, Error, Place, Readback, Ring, StagingPool,
-                            Strategy, Streams, Warming, allocate_async, calls, copy_batch, copy_rows, defragment,
+from gpushim.memory import (Advice, Batch, Bridge, Buffer, Buffers, BufferType, Cache, Copy, Error, Place, Readback, Ring,
+                            StagingPool, Strategy, Streams, Warming, allocate_async, calls, copy_batch, copy_rows, defragment,
                             enable_peers, get_memory, get_visibility, load, read_back, read_file, save, stream_after, stream_wait,
                             upload)
 
@@ -108,6 +108,35 @@ def holes():
     print("holes: the data stays;", part.closed or stays[5].address == before[5], defragment().moved_count)
     for one in stays:
         one.close()
+
+
+def named():
+    kinds = {"node": BufferType(growth=2, idle_seconds=3600), "label": BufferType(Place.PINNED, zeroed=True, limit=300),
+             "page": BufferType(in_place=True)}
+    with Buffers(10000, kinds, BufferType(Place.HOST, alignment=512)) as buffers:
+        nodes = buffers.resize("positions", 1000, "node")
+        nodes.put(pattern(1000))
+        part = nodes.view(5, 10)
+        assert buffers.resize("positions", 1001) is nodes and part.closed and nodes.capacity == 2000
+        nodes.resize(900)
+        labels, host = buffers.resize("labels", 10, "label"), buffers.resize("host", 4000)
+        assert (labels.place, host.place, host.address % 512, bytes(labels.memory())) == (Place.PINNED, Place.HOST, 0, bytes(10))
+        print("named:", buffers.find("positions") is nodes, buffers.find("velocities"), buffers.statistics)
+        buffers.empty("host")
+        nodes.resize(9000)
+        assert host.closed and nodes.capacity == 9000 and nodes.get(900) == pattern(1000)[:900]
+        nodes.resize(1000)
+        print("cleaned:", buffers.clean(), buffers.clean(all=True), nodes.capacity, nodes.get(3))
+        kept = buffers.resize("labels", 11)
+        del labels, kept
+        labels = buffers.find("labels")
+        labels.close()
+        print("dropped:", labels.closed, buffers.statistics.count, buffers.limit, nodes.nbytes)
+        buffers.limit = 0
+        grows = buffers.resize("grows", 1000, "page")
+        address = grows.address
+        assert buffers.resize("grows", 5 << 20).address == address
+    print("closed:", buffers.closed, nodes.closed, grows.closed)
 
 
 def caches():
@@ -220,6 +249,7 @@ def devices():
 buffers()
 copies()
 holes()
+named()
 caches()
 files()
 rings()

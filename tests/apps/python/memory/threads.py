@@ -9,11 +9,12 @@ import sys
 import threading
 import time
 
-from gpushim.memory import Buffer, Cache, Error, Place, Readback, Ring, StagingPool, read_back, upload
+from gpushim.memory import Buffer, Buffers, Cache, Error, Place, Readback, Ring, StagingPool, read_back, upload
 
 MOST = 1 << 16
 end = time.monotonic() + float(sys.argv[1])
 shared, cache, pool, problems, done = {}, Cache(Place.HOST, 2, 1 << 24), StagingPool(4), [], set()
+named = Buffers(4 * MOST)
 
 
 def new(name):
@@ -21,13 +22,15 @@ def new(name):
         return Ring(4, 64)
     if name == "taken":
         return cache.take("key", MOST)
+    if name == "named":
+        return named.resize("named", MOST)
     return Buffer(MOST, Place[name])
 
 
 def one(choice):
     name = choice.choice(list(shared))
-    thing, other = shared[name], shared[choice.choice(("HOST", "DEVICE", "PINNED", "taken"))]
-    act = choice.randrange(12)
+    thing, other = shared[name], shared[choice.choice(("HOST", "DEVICE", "PINNED", "taken", "named"))]
+    act = choice.randrange(13)
     if act == 0:
         shared[name] = new(name)
         thing.close()
@@ -59,6 +62,10 @@ def one(choice):
         upload(thing, bytes(100), pool=pool).wait()
     elif act == 11:
         thing.__dlpack__()
+    elif act == 12:
+        named.resize("other", choice.randrange(1, MOST * 3))
+        named.clean(choice.random() < 0.5)
+        named.empty("other")
     done.add(act)
 
 
@@ -77,7 +84,7 @@ def work(seed):
             raise
 
 
-for kind in ("HOST", "DEVICE", "PINNED", "MANAGED", "ring", "taken"):
+for kind in ("HOST", "DEVICE", "PINNED", "MANAGED", "ring", "taken", "named"):
     shared[kind] = new(kind)
 threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
 for thread in threads:
@@ -89,5 +96,6 @@ for one_left in shared.values():
 gc.collect()
 pool.close()
 cache.close()
+named.close()
 print("problems:", problems, "calls of each kind:", len(done) >= 10)
 print("left:", cache.held_bytes, pool.held_bytes, pool.taken)

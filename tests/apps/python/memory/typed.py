@@ -6,10 +6,10 @@ from typing import List, Optional
 import gpushim
 import gpushim.torch
 from gpushim.buffer import Buffer as TypedBuffer
-from gpushim.memory import (Advice, Batch, Bridge, Buffer, Cache, Copy, Error, Memory, Place, Readback, Ring,
-                            StagingPool, Strategy, Stream, Streams, Taken, Transfer, Visibility, Warming,
-                            allocate_async, copy_batch, copy_rows, enable_peers, get_memory, get_visibility, load,
-                            read_back, read_file, save, stream_after, stream_wait, upload)
+from gpushim.memory import (Advice, Batch, Bridge, Buffer, Buffers, BuffersStatistics, BufferType, Cache, Copy, Error,
+                            Memory, NamedBuffer, Place, Readback, Ring, StagingPool, Strategy, Stream, Streams, Taken,
+                            Transfer, Visibility, Warming, allocate_async, copy_batch, copy_rows, enable_peers, get_memory,
+                            get_visibility, load, read_back, read_file, save, stream_after, stream_wait, upload)
 
 
 async def main() -> int:
@@ -32,6 +32,14 @@ def moves(buffer: Buffer, cache: Cache) -> List[int]:
     copy_rows(buffer, buffer, width=1, rows=1, dst_pitch=1, src_pitch=1)
     buffer.advise(Advice.PREFER, 0)
     return sizes + [copy_batch([Copy(buffer, buffer, 1)]), enable_peers()]
+
+
+def named() -> int:
+    with Buffers(1 << 20, {"node": BufferType(growth=2)}) as buffers:
+        nodes: NamedBuffer = buffers.resize("positions", 100, "node")
+        found: Optional[NamedBuffer] = buffers.find("positions")
+        now: BuffersStatistics = buffers.statistics
+        return nodes.nbytes + now.held_bytes + buffers.clean(all=True) + (found is None)
 
 
 @gpushim.scope("scoped")
@@ -61,5 +69,5 @@ def device() -> Optional[Error]:
 
 
 with gpushim.scope("all"), gpushim.stretch() as found:
-    print(asyncio.run(main()), moves(Buffer(4), Cache()), device(), TypedBuffer((1, 2), "<f4").pointer)
+    print(asyncio.run(main()), moves(Buffer(4), Cache()), named(), device(), TypedBuffer((1, 2), "<f4").pointer)
 print(found.statistics.allocs, gpushim.statistics().hit_rate, gpushim.torch.use(), gpushim.active())
