@@ -161,6 +161,22 @@ static void use_in_place(void)
     IS_OK(gpushim_buffers_free(&set));
 }
 
+/* A request takes no more than it needs. */
+static void use_enough(void)
+{
+    struct gpushim_buffers set;
+
+    IS_OK(gpushim_buffers_create(&set, 10000, NULL, 0));
+    IS_OK(gpushim_buffers_resize(&set, "first", 0, 4000, NULL, NULL));
+    IS_OK(gpushim_buffers_resize(&set, "second", 0, 4000, NULL, NULL));
+    IS_OK(gpushim_buffers_resize(&set, "first", 0, 0, NULL, NULL));
+    IS_OK(gpushim_buffers_resize(&set, "second", 0, 0, NULL, NULL));
+    IS_OK(gpushim_buffers_resize(&set, "third", 0, 5000, NULL, NULL));
+    app_expect(set.count == 2 && set.held_bytes == 9000 && set.cleaned_bytes == 4000,
+               "one of two empty ones");
+    IS_OK(gpushim_buffers_free(&set));
+}
+
 /* A device that is full: empty buffers go, and an exact size may fit where growth does
  * not. */
 static void use_full(void)
@@ -180,6 +196,9 @@ static void use_full(void)
     IS_OK(gpushim_buffers_resize(&set, "first", 0, 0, NULL, NULL));
     IS_OK(gpushim_buffers_resize(&set, "third", 0, 44 * APP_MIB, NULL, &third));
     app_expect(set.count == 2 && set.cleaned_bytes == 20 * APP_MIB, "an empty buffer");
+    IS_OK(gpushim_buffers_resize(&set, "third", 0, 15 * APP_MIB, NULL, NULL));
+    IS_OK(gpushim_buffers_clean(&set, 1, NULL));
+    app_expect(third->capacity == 44 * APP_MIB, "a buffer without room to move");
     /* Another's memory beyond its length, which moves into the 10 MiB that are free. */
     IS_OK(gpushim_buffers_resize(&set, "third", 0, 5 * APP_MIB, NULL, NULL));
     IS_OK(gpushim_buffers_resize(&set, "second", 0, 12 * APP_MIB, NULL, NULL));
@@ -555,6 +574,7 @@ int main(int argc, char **argv)
         for (int place = 0; place < 4; place++)
             use((gpushim_place)place);
         use_in_place();
+        use_enough();
     }
     return 0;
 }

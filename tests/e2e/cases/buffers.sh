@@ -20,7 +20,9 @@ buffers_case() {
   expect_no_text shim.err 'cudasim-finding'
   expect_text shim.err 'SUMMARY: gpushim: 0 errors, 0 B leaked'
 }
-# Growth, limits, clean-up and statistics of each place; arguments; each request against a model of all buffers.
+# Growth, limits, clean-up and statistics of each place; arguments; each request against a model of all buffers. They
+# alone see: a sum that is not what the buffers hold, a request that is refused though a clean-up makes room, a
+# clean-up that takes what is in use.
 for way in $(ways_of namedbuffers); do
   add_case "owned buffers $way" buffers_case "$way" --
   add_case "owned buffers bad $way" buffers_case "$way" -- bad
