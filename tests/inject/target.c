@@ -26,7 +26,6 @@
 #include <sys/mman.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
-#include <sys/single_threaded.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -35,6 +34,12 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#if __has_include(<sys/single_threaded.h>)
+#include <sys/single_threaded.h> /* from glibc 2.32 on */
+#else
+#define __libc_single_threaded 0
+#endif
 
 #include "shared.h"
 
