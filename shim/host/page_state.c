@@ -111,7 +111,7 @@ static bool are_private(void *memory, size_t bytes)
 unsigned gs_page_state_read(uint64_t addr)
 {
     int saved = errno, before = gs_uncancelled_begin();
-    int file = open("/proc/self/smaps", O_RDONLY | O_CLOEXEC);
+    int file = open("/proc/thread-self/smaps", O_RDONLY | O_CLOEXEC);
     unsigned state = 0;
 
     if (file >= 0) {

@@ -119,7 +119,7 @@ static bool has_device(void)
     _Alignas(struct entry) char entries[1024];
     long bytes;
     bool found = false;
-    int folder = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/fd",
+    int folder = (int)syscall(SYS_openat, AT_FDCWD, "/proc/thread-self/fd",
                               O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder < 0) {
         return false;

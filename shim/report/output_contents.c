@@ -82,7 +82,7 @@ void gs_output_contents_make(const struct gs_options *options,
         fill_values(&statistics[i], &devices[i], tables->values + i * each);
     }
     ssize_t length =
-        readlink("/proc/self/exe", tables->program, sizeof(tables->program) - 1);
+        readlink("/proc/thread-self/exe", tables->program, sizeof(tables->program) - 1);
     out->memory = tables;
     out->job.program = length > 0 ? tables->program : NULL;
     out->job.options = tables->options;

@@ -78,10 +78,10 @@ struct paths {
 /* The path of an open file, without the links that led to it. */
 static const char *path_of(int fd, const char *given, char out[PATH_MAX])
 {
-    char link[40];
+    char link[48];
     ssize_t length;
 
-    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    snprintf(link, sizeof(link), "/proc/thread-self/fd/%d", fd);
     length = readlink(link, out, PATH_MAX - 1);
     if (length <= 0 || out[0] != '/') {
         return given;

@@ -79,7 +79,7 @@ static void describe(const struct gs_options *options, struct gs_state_process *
     gs_command_line(command);
     strcpy(process->command, command);
     ssize_t length =
-        readlink("/proc/self/exe", process->program, sizeof(process->program));
+        readlink("/proc/thread-self/exe", process->program, sizeof(process->program));
     if (length < 0 || length >= (ssize_t)sizeof(process->program)) {
         length = 0; /* a part would name another file */
     }

@@ -1,6 +1,6 @@
 /*
  * attached.c - a program that gpushim attaches to while it runs.
- *   attached FOLDER [idle|threads|pairs]
+ *   attached FOLDER [idle|threads|pairs|second]
  *
  * Takes 1 MiB, says "ready", and waits for FOLDER/begin. Then makes calls whose number it
  * says, and keeps some of the memory; waits for FOLDER/more, and frees all, also what is
@@ -10,6 +10,8 @@
  *   threads  32 threads call all the time, from the start to `end`
  *   pairs    allocates a block and frees the one before until `end`, each time between
  *            the system calls getppid and getuid (tests/inject/steps.c)
+ *   second   in a second thread, since the first one has ended; all but the calls that
+ *            have the driver start a thread, with which no process would end
  *
  * Checks the memory's contents, so that a call that went astray is seen.
  */
@@ -115,14 +117,13 @@ static void pair_again(void)
     APP_OK(pthread_join(other, NULL) != 0);
 }
 
-int main(int argc, char **argv)
+static int run(const char *way)
 {
-    const char *way = argc > 2 ? argv[2] : "";
     gpu_ptr first, weights[2];
     pthread_t threads[THREADS];
     int many = strcmp(way, "threads") == 0 ? THREADS : 0;
+    int rounds = strcmp(way, "second") == 0 ? 0 : ROUNDS;
 
-    folder = argc > 1 ? argv[1] : ".";
     if (strcmp(way, "idle") == 0) {
         say("ready");
         await("begin");
@@ -139,7 +140,7 @@ int main(int argc, char **argv)
         say("ready");
         await("begin");
     }
-    for (int i = 0; i < ROUNDS; i++)
+    for (int i = 0; i < rounds; i++)
         one_step();
     for (int i = 0; i < 2; i++)
         keep_weights(&weights[i]);
@@ -155,4 +156,23 @@ int main(int argc, char **argv)
         APP_OK(pthread_join(threads[i], NULL) != 0);
     say("over");
     return 0;
+}
+
+static void *run_second(void *way)
+{
+    run(way);
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    char *way = argc > 2 ? argv[2] : "";
+    pthread_t second;
+
+    folder = argc > 1 ? argv[1] : ".";
+    if (strcmp(way, "second") == 0) {
+        APP_OK(pthread_create(&second, NULL, run_second, way) != 0);
+        pthread_exit(NULL);
+    }
+    return run(way);
 }

@@ -211,7 +211,7 @@ static bool find_real_path(struct search *search)
     if (file == NULL) {
         return false;
     }
-    (void)snprintf(name, sizeof(name), "/proc/self/fd/%d", file->fd);
+    (void)snprintf(name, sizeof(name), "/proc/thread-self/fd/%d", file->fd);
     length = readlink(name, search->real, sizeof(search->real) - 1);
     if (length <= 0) {
         return false;

@@ -109,7 +109,7 @@ enum gs_host_region gs_host_region(uint64_t addr)
         return GS_HOST_STACK;
     }
     int before = gs_uncancelled_begin();
-    struct lines lines = {.fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC)};
+    struct lines lines = {.fd = open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC)};
     if (lines.fd >= 0) {
         place = classify_mapping(&lines, addr);
         close(lines.fd);

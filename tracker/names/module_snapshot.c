@@ -242,7 +242,7 @@ static void name_from_maps(struct gs_module_snapshot *snapshot, char *buffer)
     ssize_t got;
     int fd;
 
-    fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    fd = open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC);
     while (fd >= 0 && (got = read(fd, buffer + used, SCRATCH_BYTES - 1 - used)) > 0) {
         char *line = buffer, *newline;
 
@@ -300,13 +300,13 @@ static bool is_file_of(const struct gs_module *module, int fd, char *scratch)
 static void name_from_file(struct gs_module_snapshot *snapshot, struct gs_module *module,
                            char *scratch)
 {
-    char link[sizeof("/proc/self/fd/") + 3 * sizeof(int)];
+    char link[sizeof("/proc/thread-self/fd/") + 3 * sizeof(int)];
     ssize_t length = 0;
     int before = gs_uncancelled_begin(); /* the caller holds locks */
     int fd = open(module->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 
     if (fd >= 0 && is_file_of(module, fd, scratch)) {
-        (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+        (void)snprintf(link, sizeof(link), "/proc/thread-self/fd/%d", fd);
         length = readlink(link, scratch, SCRATCH_BYTES - 1);
     }
     if (fd >= 0) {
@@ -335,10 +335,10 @@ static void name_specials(struct gs_module_snapshot *snapshot, char *scratch)
             module->path = "[vdso]";
         } else if (module->path[0] == '\0' && program >= module->begin &&
                    program < module->end &&
-                   (length = readlink("/proc/self/exe", scratch, SCRATCH_BYTES - 1)) >
-                       0) {
+                   (length = readlink("/proc/thread-self/exe", scratch,
+                                      SCRATCH_BYTES - 1)) > 0) {
             /* AT_PHDR is elsewhere if the loader was run as a command: then
-             * /proc/self/exe is the loader, and the maps have the program's path. */
+             * /proc/thread-self/exe is the loader, and the maps have the program's path. */
             scratch[length] = '\0';
             keep_name(snapshot, module, scratch);
         } else if (module->path[0] != '/' && strchr(module->path, '/') != NULL &&

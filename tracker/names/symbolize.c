@@ -159,7 +159,7 @@ static void note_unread(struct gs_symbolizer *symbolizer, const char *path,
 /* Notes that /proc is missing: without it even the program's own code has no file. */
 static void note_unnamed(struct gs_symbolizer *symbolizer)
 {
-    if (symbolizer->names_note == NULL && access("/proc/self/exe", F_OK) != 0) {
+    if (symbolizer->names_note == NULL && access("/proc/thread-self/exe", F_OK) != 0) {
         symbolizer->names_note = "files are missing: /proc cannot be read";
     }
 }

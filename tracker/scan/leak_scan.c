@@ -480,9 +480,9 @@ static void find_ranges(struct run *run, struct gs_tracker *tracker,
 static void scan_with(struct gs_tracker *tracker, const struct gs_scan_config *config,
                       struct run *run, size_t skip_capacity, size_t work_bytes)
 {
-    int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    int maps = open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC);
 
-    run->pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    run->pagemap = open("/proc/thread-self/pagemap", O_RDONLY | O_CLOEXEC);
     run->page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
     run->skips =
         (struct gs_scan_ranges){.items = run->work->skips, .capacity = skip_capacity};

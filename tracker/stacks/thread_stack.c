@@ -54,7 +54,7 @@ static void read_character(struct line *line, char c)
 /* Uses bare system calls: libc's wrappers are cancellation points. */
 bool gs_mapping_of(uintptr_t address, struct gs_stack_range *range)
 {
-    int saved = errno, file = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/maps",
+    int saved = errno, file = (int)syscall(SYS_openat, AT_FDCWD, "/proc/thread-self/maps",
                                            O_RDONLY | O_CLOEXEC);
     struct line line = {0};
     bool found = false;

@@ -164,6 +164,20 @@ add_case "process _exit" ending_case _exit 1
 add_case "process _Exit" ending_case _Exit 1
 add_case "process exec of itself" ending_case exec 2
 add_case "process pthread_exit of main" ending_case pthread_exit 1
+
+# The first thread ends long before the others. Alone sees files looked for under the process's number, where it then
+# has none.
+first_thread_case() {
+  : >begin
+  : >more
+  : >end
+  preloaded shim GPUSHIM_VERBOSE=2 GPUSHIM_LEAK_SCAN=on GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=r.json \
+    -- "$apps/attached_shared" . second
+  expect_text shim.err '#0 keep_weights +attached[.]c:[0-9]+$'
+  expect_no_text shim.err 'cannot be read'
+  expect_text r.json '"program": "[^"]*/attached_shared"'
+}
+add_case "process without a first thread" first_thread_case
 add_case "process abort" ending_case abort 0
 add_case "process SIGKILL" ending_case sigkill 0
 
