@@ -5,9 +5,10 @@
  * until it is asked, and lives no longer than a context does: at that time the driver has
  * threads of its own, so the process has several in any case. Where the driver has none,
  * a process whose first thread has ended ends with the program's last thread: from then
- * on the thread sleeps for short times, and ends when only the library's remain. That a
- * system call has ended the first thread only the library's other threads notice: in a
- * process that has freed no memory, and so has none, this one stays.
+ * on, and where that thread cannot be watched (gpushim attach), this one sleeps for short
+ * times, and ends when only the library's remain. That a system call has ended a watched
+ * first thread only the library's other threads notice: in a process that has freed no
+ * memory, and so has none, this one stays.
  *
  * A seccomp filter may end a process for a system call that the program never makes.
  * Filters that the first process of this process namespace has, too, are a container's,
@@ -241,7 +242,7 @@ static long sleep_for(const uint64_t *mask, siginfo_t *info)
 {
     const struct timespec tick = {.tv_nsec = TICK_NS};
     return syscall(SYS_rt_sigtimedwait, mask, info,
-                   gs_first_thread_ended() ? &tick : NULL, sizeof(*mask));
+                   gs_first_thread_ends_unseen() ? &tick : NULL, sizeof(*mask));
 }
 
 /* The thread that serves requests: waits for their signal until the program's threads
