@@ -566,6 +566,7 @@ static const char *const states[] = {"poll",
                                      "reading-libraries",
                                      "namespaces",
                                      "fork",
+                                     "second-thread",
                                      "altstack",
                                      "large-handler"};
 static const char *const killed[] = {"poll", "sigsuspend",       "semaphore",

@@ -538,6 +538,23 @@ static void in_namespaces(void)
 }
 #endif
 
+static void *wait_for_end(void *unused)
+{
+    ready();
+    in_poll();
+    (void)!write(1, "ok\n", 3);
+    exit(0);
+    return unused;
+}
+
+/* Alone sees /proc/PID asked, which has no memory once the first thread has ended. */
+static void in_second_thread(void)
+{
+    pthread_t thread;
+    expect("pthread_create", pthread_create(&thread, NULL, wait_for_end, NULL), 0);
+    pthread_exit(NULL);
+}
+
 static void in_fork(void)
 {
     for (int turns = 0; !is_over(); turns++) {
@@ -634,6 +651,7 @@ static const struct {
               {"namespaces", in_namespaces, 1},
 #endif
               {"fork", in_fork, 0},
+              {"second-thread", in_second_thread, 1},
               {"altstack", in_altstack, 1},
               {"large-handler", in_large_handler, 1}};
 

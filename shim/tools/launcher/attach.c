@@ -29,6 +29,7 @@
 #include "shim/tools/launcher/library_copy.h"
 #include "shim/tools/reader/ask.h"
 #include "shim/tools/reader/ask_why.h"
+#include "shim/tools/reader/living_thread.h"
 #include "shim/tools/replay/replay_trace.h"
 #include "shim/tools/reader/function_words.h"
 
@@ -151,7 +152,8 @@ static bool has_same_file(pid_t pid, const char *library)
     static char inside[PATH_MAX + 64];
     char process[64];
     struct stat here, there, owner;
-    (void)snprintf(inside, sizeof(inside), "/proc/%ld/root%s", (long)pid, library);
+    (void)snprintf(inside, sizeof(inside), "/proc/%ld/root%s",
+                   (long)gs_living_thread(pid), library);
     (void)snprintf(process, sizeof(process), "/proc/%ld", (long)pid);
     return stat(library, &here) == 0 && stat(inside, &there) == 0 &&
            here.st_dev == there.st_dev && here.st_ino == there.st_ino &&
@@ -163,7 +165,8 @@ static const char *library_for(pid_t pid)
 {
     static struct gs_command command;
     command = (struct gs_command){.preloads = true};
-    (void)snprintf(command.path, sizeof(command.path), "/proc/%ld/exe", (long)pid);
+    (void)snprintf(command.path, sizeof(command.path), "/proc/%ld/exe",
+                   (long)gs_living_thread(pid));
     command.kind = gs_elf_kind_read(command.path);
     free(gs_library_preload(&command));
     return gs_library_path();

@@ -31,6 +31,7 @@
 #include "gs_wait.h"
 #include "shim/tools/launcher/inject_parts.h"
 #include "shim/tools/launcher/inject_stub.h"
+#include "shim/tools/reader/living_thread.h"
 
 #define NS_PER_MS UINT64_C(1000000)
 #define STOP_NS   (20 * NS_PER_MS) /* for a thread to stop */
@@ -497,7 +498,8 @@ static const char *load(struct request *request, struct gs_target *target)
     struct gs_wait wait = {.nap_ns = NS_PER_MS / 10,
                            .longest_ns = 5 * NS_PER_MS,
                            .until_ns = request->until_ns};
-    (void)snprintf(path, sizeof(path), "/proc/%d/mem", (int)request->pid);
+    (void)snprintf(path, sizeof(path), "/proc/%d/mem",
+                   (int)gs_living_thread(request->pid));
     target->memory = open(path, O_RDWR | O_CLOEXEC);
     if (target->memory < 0) {
         return gs_inject_no_trace(request->pid, errno == ENOENT ? ESRCH : errno);
@@ -538,7 +540,7 @@ static const char *load(struct request *request, struct gs_target *target)
 static bool has_ended(pid_t pid)
 {
     char path[48], pages[2] = "";
-    (void)snprintf(path, sizeof(path), "/proc/%d/statm", (int)pid);
+    (void)snprintf(path, sizeof(path), "/proc/%d/statm", (int)gs_living_thread(pid));
     int file = open(path, O_RDONLY | O_CLOEXEC);
     bool ended = file < 0 ? errno == ENOENT
                           : read(file, pages, sizeof(pages)) == (ssize_t)sizeof(pages) &&

@@ -16,6 +16,7 @@
 #include "gs_clock.h"
 #include "gs_grow.h"
 #include "shim/tools/launcher/inject_parts.h"
+#include "shim/tools/reader/living_thread.h"
 
 #define MOST_HEADERS  64
 #define LONGEST_NAME  64
@@ -323,7 +324,8 @@ static const char *read_maps(struct gs_target *target)
     char *line = NULL;
     size_t room = 0;
     const char *why = NULL;
-    (void)snprintf(path, sizeof(path), "/proc/%d/maps", (int)target->pid);
+    (void)snprintf(path, sizeof(path), "/proc/%d/maps",
+                   (int)gs_living_thread(target->pid));
     FILE *file = fopen(path, "re");
     if (!file) {
         return "it has ended";

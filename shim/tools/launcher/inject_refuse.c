@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "shim/tools/launcher/inject_parts.h"
+#include "shim/tools/reader/living_thread.h"
 
 const char *gs_inject_reason(const char *format, ...)
 {
@@ -145,7 +146,7 @@ static const char *refuse_program(pid_t pid)
 {
     char path[48];
     Elf64_Ehdr head, own;
-    (void)snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+    (void)snprintf(path, sizeof(path), "/proc/%d/exe", (int)gs_living_thread(pid));
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0) {
         int error = errno;
@@ -293,7 +294,7 @@ const char *gs_inject_refuse(pid_t pid)
     if (why) {
         return why;
     }
-    (void)snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
+    (void)snprintf(path, sizeof(path), "/proc/%d/mem", (int)gs_living_thread(pid));
     int file = open(path, O_RDWR | O_CLOEXEC);
     if (file < 0) {
         return gs_inject_no_trace(pid, errno == ENOENT ? ESRCH : errno);

@@ -5,6 +5,7 @@
  * the process's root as the root (openat2), and what is made is new.
  */
 #include "shim/tools/launcher/library_copy.h"
+#include "shim/tools/reader/living_thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -100,7 +101,7 @@ const char *gs_library_copy_make(pid_t pid, const char *library,
     char path[64];
     uint64_t number = 0;
     int error = ENOENT;
-    (void)snprintf(path, sizeof(path), "/proc/%ld/root", (long)pid);
+    (void)snprintf(path, sizeof(path), "/proc/%ld/root", (long)gs_living_thread(pid));
     int root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     int file = open(library, O_RDONLY | O_CLOEXEC);
     out->folder = -1;

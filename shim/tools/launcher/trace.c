@@ -24,6 +24,7 @@
 #include "shim/tools/launcher/launcher.h"
 #include "shim/tools/reader/ask.h"
 #include "shim/tools/reader/ask_why.h"
+#include "shim/tools/reader/living_thread.h"
 #include "shim/tools/replay/replay_trace.h"
 
 #define DEFAULT_WAIT_S 10
@@ -94,7 +95,8 @@ static bool is_elsewhere(const struct recording *recording)
     (void)snprintf(folder, sizeof(folder), "%.*s",
                    (int)(strrchr(recording->wanted, '/') + 1 - recording->wanted),
                    recording->wanted);
-    (void)snprintf(path, sizeof(path), "/proc/%ld/root%s", (long)recording->pid, folder);
+    (void)snprintf(path, sizeof(path), "/proc/%ld/root%s",
+                   (long)gs_living_thread(recording->pid), folder);
     return stat(folder, &own) == 0 &&
            (stat(path, &theirs) != 0 || theirs.st_dev != own.st_dev ||
             theirs.st_ino != own.st_ino);
@@ -159,8 +161,8 @@ static bool fetch(const struct recording *recording, const char *extension)
 {
     char from[PATH_MAX + 64], to[PATH_MAX + 8];
     ssize_t sent = 1;
-    (void)snprintf(from, sizeof(from), "/proc/%ld/root%s%s", (long)recording->pid,
-                   recording->path, extension);
+    (void)snprintf(from, sizeof(from), "/proc/%ld/root%s%s",
+                   (long)gs_living_thread(recording->pid), recording->path, extension);
     (void)snprintf(to, sizeof(to), "%s%s", recording->wanted, extension);
     int in = open_theirs(recording, from);
     if (in < 0) {

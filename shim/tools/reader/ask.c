@@ -22,6 +22,7 @@
 #include "gs_wait.h"
 #include "shim/settings/process_start.h"
 #include "shim/tools/reader/ask_why.h"
+#include "shim/tools/reader/living_thread.h"
 #include "tracker/names/line_message.h"
 
 #ifndef SYS_pidfd_open
@@ -147,7 +148,7 @@ bool gs_ask_is_named(pid_t pid, const char *name)
 {
     static char words[4096]; /* one thread asks */
     char path[64];
-    (void)snprintf(path, sizeof(path), "/proc/%ld/cmdline", (long)pid);
+    (void)snprintf(path, sizeof(path), "/proc/%ld/cmdline", (long)gs_living_thread(pid));
     size_t length = gs_read_text(path, words, sizeof(words));
     const char *at = words;
     for (unsigned i = 0; i < 2 && at < words + length; i++, at += strlen(at) + 1) {
@@ -366,9 +367,10 @@ static bool find_file(pid_t pid, const char *path, char *out, size_t room)
 {
     static const char self[] = "/proc/self/";
     struct stat info;
+    const long process = gs_living_thread(pid);
     int length = strncmp(path, self, strlen(self)) == 0
-                     ? snprintf(out, room, "/proc/%ld/%s", (long)pid, path + strlen(self))
-                     : snprintf(out, room, "/proc/%ld/root%s", (long)pid, path);
+                     ? snprintf(out, room, "/proc/%ld/%s", process, path + strlen(self))
+                     : snprintf(out, room, "/proc/%ld/root%s", process, path);
     return path[0] == '/' && path[strcspn(path, "\"\r")] == '\0' && length > 0 &&
            (size_t)length < room && stat(out, &info) == 0 && S_ISREG(info.st_mode);
 }

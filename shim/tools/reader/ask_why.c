@@ -15,6 +15,7 @@
 #include "shim/settings/process_start.h"
 #include "shim/statefile/control_message.h"
 #include "shim/tools/reader/ask.h"
+#include "shim/tools/reader/living_thread.h"
 
 #define WITH_ON                                                                          \
     "start it with GPUSHIM_CONTROL=on if the filter allows rt_sigtimedwait, shmctl, "    \
@@ -33,7 +34,7 @@ bool gs_ask_has_library(pid_t pid, bool *readable)
     char path[64], *line = NULL;
     size_t room = 0;
     bool found = false;
-    (void)snprintf(path, sizeof(path), "/proc/%ld/maps", (long)pid);
+    (void)snprintf(path, sizeof(path), "/proc/%ld/maps", (long)gs_living_thread(pid));
     FILE *maps = fopen(path, "re");
     *readable = maps && getline(&line, &room, maps) > 0;
     while (*readable && !found && getline(&line, &room, maps) > 0) {
@@ -53,7 +54,7 @@ static bool is_off(pid_t pid, const char *variable)
     char path[64], *entry = NULL;
     size_t room = 0, length = strlen(variable);
     bool off = false;
-    (void)snprintf(path, sizeof(path), "/proc/%ld/environ", (long)pid);
+    (void)snprintf(path, sizeof(path), "/proc/%ld/environ", (long)gs_living_thread(pid));
     FILE *environment = fopen(path, "re");
     while (environment && getdelim(&entry, &room, '\0', environment) > 0) {
         if (strncmp(entry, variable, length) != 0 || entry[length] != '=') {
@@ -75,10 +76,11 @@ static bool is_preloaded(pid_t pid)
 {
     static char text[1 << 16]; /* one thread asks */
     char path[64];
-    (void)snprintf(path, sizeof(path), "/proc/%ld/environ", (long)pid);
+    (void)snprintf(path, sizeof(path), "/proc/%ld/environ", (long)gs_living_thread(pid));
     size_t length = gs_read_text(path, text, sizeof(text));
     bool found = memmem(text, length, "libgpushim", strlen("libgpushim")) != NULL;
-    (void)snprintf(path, sizeof(path), "/proc/%ld/root/etc/ld.so.preload", (long)pid);
+    (void)snprintf(path, sizeof(path), "/proc/%ld/root/etc/ld.so.preload",
+                   (long)gs_living_thread(pid));
     return found || access(path, F_OK) == 0;
 }
 
@@ -88,7 +90,7 @@ bool gs_ask_was_preloaded(pid_t pid)
     char path[64], *entry = NULL;
     size_t room = 0;
     bool found = false;
-    (void)snprintf(path, sizeof(path), "/proc/%ld/environ", (long)pid);
+    (void)snprintf(path, sizeof(path), "/proc/%ld/environ", (long)gs_living_thread(pid));
     FILE *environment = fopen(path, "re");
     while (environment && getdelim(&entry, &room, '\0', environment) > 0) {
         found |= strncmp(entry, preload, strlen(preload)) == 0 &&
@@ -117,7 +119,7 @@ static bool is_launcher(pid_t pid)
 {
     static char program[PATH_MAX]; /* one thread asks */
     char path[64];
-    (void)snprintf(path, sizeof(path), "/proc/%ld/exe", (long)pid);
+    (void)snprintf(path, sizeof(path), "/proc/%ld/exe", (long)gs_living_thread(pid));
     ssize_t length = readlink(path, program, sizeof(program) - 1);
     program[length > 0 ? length : 0] = '\0';
     const char *slash = strrchr(program, '/');

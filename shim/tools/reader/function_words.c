@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "gs_page_scan.h"
+#include "shim/tools/reader/living_thread.h"
 
 #define REGIONS     64
 #define CHUNK_BYTES ((size_t)1 << 20)
@@ -437,7 +438,7 @@ static const char *list_mappings(struct scan *scan, pid_t pid)
 {
     static char text[LINE_BYTES]; /* large; one thread */
     char path[64];
-    (void)snprintf(path, sizeof(path), "/proc/%ld/maps", (long)pid);
+    (void)snprintf(path, sizeof(path), "/proc/%ld/maps", (long)gs_living_thread(pid));
     FILE *maps = fopen(path, "re");
     if (!maps) {
         return "its memory cannot be listed";
@@ -473,12 +474,12 @@ const char *gs_function_words_scan(pid_t pid, const struct gs_function_words *wo
     if (words->pair_count == 0) {
         return NULL;
     }
-    (void)snprintf(path, sizeof(path), "/proc/%ld/mem", (long)pid);
+    (void)snprintf(path, sizeof(path), "/proc/%ld/mem", (long)gs_living_thread(pid));
     scan.memory = open(path, (replace ? O_RDWR : O_RDONLY) | O_CLOEXEC);
     if (scan.memory < 0) {
         return errno == ENOENT ? "it has ended" : "its memory cannot be read";
     }
-    (void)snprintf(path, sizeof(path), "/proc/%ld/pagemap", (long)pid);
+    (void)snprintf(path, sizeof(path), "/proc/%ld/pagemap", (long)gs_living_thread(pid));
     scan.pages = open(path, O_RDONLY | O_CLOEXEC);
     const char *problem = list_mappings(&scan, pid);
     if (!problem) {

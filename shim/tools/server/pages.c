@@ -2,6 +2,7 @@
  * pages.c - see pages.h.
  * Owns: nothing.   Lock: none.
  */
+#include "shim/tools/reader/living_thread.h"
 #include "shim/tools/server/pages.h"
 
 #include <stdio.h>
@@ -21,7 +22,7 @@ char *gs_page_program(pid_t pid, char out[GS_PROGRAM_NAME])
 {
     static const char deleted[] = " (deleted)";
     char path[64], program[4096];
-    (void)snprintf(path, sizeof(path), "/proc/%ld/exe", (long)pid);
+    (void)snprintf(path, sizeof(path), "/proc/%ld/exe", (long)gs_living_thread(pid));
     ssize_t length = readlink(path, program, sizeof(program) - 1);
     program[length > 0 ? length : 0] = '\0';
     size_t end = strlen(program), tail = strlen(deleted);

@@ -180,6 +180,32 @@ attach_foreign_proc_case() {
 }
 add_case "attach by another namespace's numbers" attach_foreign_proc_case
 
+# The first thread has ended: the process ends with its last other one, attached or not. Alone sees the library's thread
+# outlive them, and files looked for where a process has none any more.
+attach_second_thread_case() {
+  attach_start "$apps/attached_$1" . second
+  run_in attach -- "$build/gpushim" attach "$pid"
+  attach_step begin done
+  run_in dump -- "$build/gpushim" dump "$pid"
+  run_in named -- "$build/gpushim" stats "attached_$1"
+  run_in trace -- "$build/gpushim" trace --for=1 "$pid" trace
+  if [[ $2 == detached ]]; then
+    run_in detach -- "$build/gpushim" detach "$pid"
+    expect_status detach 0
+  fi
+  attach_step more freed
+  attach_end
+  expect_status attach 0
+  expect_status trace 0
+  [[ -s trace ]] || fail 'there is no trace'
+  expect_text dump.out '#0 keep_weights +attached[.]c:[0-9]+$'
+  expect_count named.out "^$pid: " 1
+}
+for way in shared linked; do
+  add_case "attach without a first thread $way" attach_second_thread_case "$way" attached
+  add_case "attach without a first thread $way, detached" attach_second_thread_case "$way" detached
+done
+
 # 32 threads call all the time while it attaches and detaches, ten times.
 attach_threads_case() {
   local i
