@@ -399,6 +399,18 @@ static bool find_code(struct gs_target *target)
     return found;
 }
 
+/* Whether each thread must be made by ThreadSanitizer: in another it ends the process. */
+static bool has_thread_sanitizer(const struct gs_target *target)
+{
+    for (size_t i = 0; i < target->modules_count; i++) {
+        if (target->modules[i].is_listed &&
+            find_symbol(target, &target->modules[i], "__tsan_init")) {
+            return true;
+        }
+    }
+    return false;
+}
+
 const char *gs_target_read(struct gs_target *target)
 {
     target->maps_count = target->modules_count = 0;
@@ -431,6 +443,9 @@ const char *gs_target_read(struct gs_target *target)
         return "its C library has no code to make system calls with";
     }
     target->lacks_libraries = false;
+    if (has_thread_sanitizer(target)) {
+        return "it runs under ThreadSanitizer, which would not know the new thread";
+    }
     target->read_ns = gs_now_ns();
     return NULL;
 }

@@ -584,6 +584,41 @@ PY
 add_case "attach behind a container's filter" attach_filter_case inside
 add_case "attach behind a program's filter" attach_filter_case outside
 
+# ThreadSanitizer ends a process for a thread that it has not made. Alone sees such a thread.
+attach_sanitized_case() {
+  local status=0
+
+  need gcc
+  cat >busy.c <<'C'
+#include <stdio.h>
+#include <unistd.h>
+int main(void)
+{
+    volatile unsigned long turns = 0;
+    puts("ready");
+    fflush(stdout);
+    while (access("end", F_OK) != 0)
+        for (int i = 0; i < 10000000; i++)
+            turns = turns + 1;
+    return 7;
+}
+C
+  gcc -O1 -fsanitize=thread -o busy busy.c 2>/dev/null || skip 'ThreadSanitizer'
+  setarch -R true 2>/dev/null || skip 'setarch -R'
+  setarch -R ./busy >program.out 2>program.err </dev/null & # its memory is at fixed addresses
+  pid=$!
+  trap 'kill -9 "$pid" 2>/dev/null' EXIT
+  await 25 grep -qs ready program.out || skip 'ThreadSanitizer'
+  run_in attach -- "$build/gpushim" attach --wait=2 "$pid"
+  : >end
+  wait "$pid" || status=$?
+  expect_equal 'the status' 7 "$status"
+  expect_equal 'what it warns of' '' "$(<program.err)"
+  expect_status attach 1
+  expect_text attach.err "^gpushim: process $pid: it runs under ThreadSanitizer, which would not know the new thread\$"
+}
+add_case "attach to a program under ThreadSanitizer" attach_sanitized_case
+
 # A program that has just been started has not loaded its C library: here the loader waits for the writer of a pipe.
 attach_starting_case() {
   local settings command
