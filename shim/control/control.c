@@ -5,16 +5,22 @@
  * until it is asked, and lives no longer than a context does: at that time the driver has
  * threads of its own, so the process has several in any case. Where the driver has none,
  * a process whose first thread has ended ends with the program's last thread: from then
- * on, and where that thread cannot be watched (gpushim attach), this one sleeps for short
- * times, and ends when only the library's remain. That a system call has ended a watched
- * first thread only the library's other threads notice: in a process that has freed no
- * memory, and so has none, this one stays.
+ * on the thread sleeps for short times, and ends when only the library's remain. That a
+ * system call has ended the first thread only the library's other threads notice: in a
+ * process that has freed no memory, and so has none, this one stays. So it does where
+ * gpushim attach has loaded the library, unless the first thread had ended before.
  *
  * A seccomp filter may end a process for a system call that the program never makes.
  * Filters that the first process of this process namespace has, too, are a container's,
  * and let general programs run; with any other there is no thread, unless GPUSHIM_CONTROL
  * is set. One that comes later finds the thread asleep: the context is made only once it
  * is, and the command then does not wake it.
+ *
+ * The signal stays blocked. But code of others that runs on the thread, such as an
+ * allocator's, may block all signals and restore the mask by the C library, whose masks
+ * never have this signal: it is blocked again before each wait, and one that comes in the
+ * meantime finds a handler that blocks it and queues it again. Its default would end the
+ * process.
  *
  * Owns:  the thread.   Lock: none; `life`, `number` and `wakers` are atomic.
  */
@@ -30,6 +36,7 @@
 #include <sys/shm.h>
 #include <sys/syscall.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include "gs_clock.h"
@@ -236,13 +243,76 @@ static bool may_end(void)
     return may_end();
 }
 
+/* The kernel's form: the C library refuses this signal. */
+struct action {
+    void (*handler)(int number, siginfo_t *info, void *context);
+    unsigned long flags;
+    void (*restorer)(void);
+    uint64_t mask;
+};
+
+#if defined(__x86_64__)
+#define RESTORER 0x04000000ul
+void gs_control_restorer(void);
+__asm__(".pushsection .text\n"
+        ".type gs_control_restorer, @function\n"
+        "gs_control_restorer:\n"
+        "    mov $15, %rax\n" /* SYS_rt_sigreturn */
+        "    syscall\n"
+        ".size gs_control_restorer, . - gs_control_restorer\n"
+        ".popsection");
+#else /* the kernel has one */
+#define RESTORER            0
+#define gs_control_restorer NULL
+#endif
+
+/* On this thread: the signal waits, blocked, until the thread does. */
+static void queue_again(int signal_number, siginfo_t *info, void *context)
+{
+    ucontext_t *interrupted = context;
+    pid_t thread = (pid_t)syscall(SYS_gettid);
+    uint64_t mask;
+    int saved = errno;
+    if (thread == __atomic_load_n(&number, __ATOMIC_SEQ_CST)) {
+        memcpy(&mask, &interrupted->uc_sigmask, sizeof(mask));
+        mask |= GS_CONTROL_MASK;
+        memcpy(&interrupted->uc_sigmask, &mask, sizeof(mask));
+        (void)syscall(SYS_rt_tgsigqueueinfo, syscall(SYS_getpid), thread, signal_number,
+                      info);
+    }
+    errno = saved;
+}
+
+/* Where pthread_cancel has a handler, that one remains: it does nothing for the command's
+ * signal. */
+static void set_handler(void)
+{
+    const struct action ours = {queue_again, SA_SIGINFO | SA_RESTART | RESTORER,
+                                gs_control_restorer, ~UINT64_C(0)};
+    struct action was;
+    if (syscall(SYS_rt_sigaction, GS_CONTROL_SIGNAL, NULL, &was, sizeof(was.mask)) == 0 &&
+        !was.handler &&
+        syscall(SYS_rt_sigaction, GS_CONTROL_SIGNAL, &ours, &was, sizeof(was.mask)) ==
+            0 &&
+        was.handler && was.handler != queue_again) {
+        (void)syscall(SYS_rt_sigaction, GS_CONTROL_SIGNAL, &was, NULL, sizeof(was.mask));
+    }
+}
+
+/* By the system call: the C library leaves this signal out of its sets. */
+static bool block(uint64_t mask)
+{
+    return syscall(SYS_rt_sigprocmask, SIG_BLOCK, &mask, NULL, sizeof(mask)) == 0;
+}
+
 /* Waits for a signal. Returns its number, or -1 with errno; EAGAIN: time to check whether
  * the program's threads have ended. */
 static long sleep_for(const uint64_t *mask, siginfo_t *info)
 {
     const struct timespec tick = {.tv_nsec = TICK_NS};
+    (void)block(*mask);
     return syscall(SYS_rt_sigtimedwait, mask, info,
-                   gs_first_thread_ends_unseen() ? &tick : NULL, sizeof(*mask));
+                   gs_first_thread_ended() ? &tick : NULL, sizeof(*mask));
 }
 
 /* The thread that serves requests: waits for their signal until the program's threads
@@ -253,8 +323,10 @@ static void *run(void *unused)
     pid_t own = (pid_t)syscall(SYS_getpid);
     siginfo_t info;
     gs_thread.depth = 1;
-    /* By the system call: the C library leaves this signal out of its sets. */
-    bool blocked = syscall(SYS_rt_sigprocmask, SIG_BLOCK, &mask, NULL, sizeof(mask)) == 0;
+    bool blocked = block(mask);
+    set_handler();
+    (void)
+        gs_own_threads_remain(); /* the first one may have ended before gpushim attach */
     if (blocked) {
         __atomic_store_n(&number, (pid_t)syscall(SYS_gettid), __ATOMIC_SEQ_CST);
         (void)prctl(PR_SET_NAME, name); /* from now on it may be asked */

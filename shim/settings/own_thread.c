@@ -122,7 +122,7 @@ bool gs_own_thread_is(pid_t number)
 /* ---- the first thread -------------------------------------------------------------- */
 
 static pthread_key_t first_key;    /* written by the first thread alone */
-static bool first_key_made;        /* likewise; atomic */
+static bool first_key_made;        /* likewise */
 static void (*at_first_end)(void); /* immutable after the constructor */
 static bool first_ended;           /* atomic */
 
@@ -144,8 +144,8 @@ static void watch_first(void)
     if (syscall(SYS_gettid) != syscall(SYS_getpid)) {
         return;
     }
-    if (!first_key_made && pthread_key_create(&first_key, first_ends) == 0) {
-        __atomic_store_n(&first_key_made, true, __ATOMIC_RELEASE);
+    if (!first_key_made) {
+        first_key_made = pthread_key_create(&first_key, first_ends) == 0;
     }
     if (first_key_made) {
         (void)pthread_setspecific(first_key, &first_key);
@@ -158,10 +158,9 @@ void gs_own_thread_watch_first(void (*ends)(void))
     watch_first();
 }
 
-bool gs_first_thread_ends_unseen(void)
+bool gs_first_thread_ended(void)
 {
-    return __atomic_load_n(&first_ended, __ATOMIC_SEQ_CST) ||
-           !__atomic_load_n(&first_key_made, __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&first_ended, __ATOMIC_SEQ_CST);
 }
 
 /* ---- the last threads -------------------------------------------------------------- */

@@ -32,9 +32,8 @@ bool gs_own_threads_remain(void);
  * first thread; in any other nothing is watched until the first thread starts the
  * library. */
 void gs_own_thread_watch_first(void (*ends)(void));
-/* Returns true from that call on, and while nothing is watched: the library came with
- * gpushim attach. */
-bool gs_first_thread_ends_unseen(void);
+/* Returns true from that call on. */
+bool gs_first_thread_ended(void);
 
 /* At the start of the library: from then on only this process gets threads. */
 void gs_own_thread_begin(void);

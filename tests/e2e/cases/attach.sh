@@ -206,6 +206,49 @@ for way in shared linked; do
   add_case "attach without a first thread $way, detached" attach_second_thread_case "$way" detached
 done
 
+# An allocator that blocks all signals, as tcmalloc's stacks do, and restores the mask by the C library. Alone sees the
+# thread that answers without the signal that wakes it: the next question ends the program.
+attach_masks_case() {
+  local i asking=()
+
+  need gcc
+  cat >masks.c <<'C'
+#include <signal.h>
+#include <stddef.h>
+void *__libc_malloc(size_t bytes);
+void *malloc(size_t bytes)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &before);
+    void *memory = __libc_malloc(bytes);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return memory;
+}
+C
+  gcc -shared -fPIC -O1 -o masks.so masks.c || fail 'gcc cannot build the allocator'
+  attach_start "$(command -v env)" LD_PRELOAD="$PWD/masks.so" "$apps/attached_linked" .
+  run_in attach -- "$build/gpushim" attach "$pid"
+  attach_step begin done
+  for ((i = 0; i < 12; i++)); do # some ask while another is answered
+    "$build/gpushim" export "$pid" json >"json$i.out" 2>"json$i.err" &
+    asking+=($!)
+  done
+  for i in "${asking[@]}"; do
+    wait "$i" || fail "a question is not answered: $(cat json*.err)"
+  done
+  run_in stats -- "$build/gpushim" stats "$pid"
+  run_in detach -- "$build/gpushim" detach "$pid"
+  run_in late -- "$build/gpushim" stats "$pid"
+  attach_step more freed
+  attach_end
+  expect_status attach 0
+  expect_status stats 0
+  expect_status detach 0
+  expect_equal 'figures of a detached process' "gpushim: process $pid: nothing is recorded since gpushim detach" "$(<late.err)"
+}
+add_case "attach among an allocator's masks" attach_masks_case
+
 # 32 threads call all the time while it attaches and detaches, ten times.
 attach_threads_case() {
   local i
