@@ -56,10 +56,23 @@ static void GS_PRINTF(1, 2) add(const char *format, ...)
 
 /* ---- variables --------------------------------------------------------------------- */
 
-/* Of two with one name the first counts. The help would end the program. */
-static const char *const before[] = {"GPUSHIM_POOL=off", "GPUSHIM_FOLLOW_CHILDREN=off",
-                                     "GPUSHIM_HELP=off"};
-static const char *const behind[] = {"GPUSHIM_REPORT_ON=off"};
+/* In place of the request's: the help would end the program. */
+static const char *const fixed[] = {"GPUSHIM_POOL=off", "GPUSHIM_FOLLOW_CHILDREN=off",
+                                    "GPUSHIM_HELP=off"};
+/* Where the request has none. */
+static const char *const fallbacks[] = {"GPUSHIM_REPORT_ON=off"};
+
+/* Whether one of the first variables has the name of an entry NAME=VALUE. */
+static bool is_set(const char *entry, size_t count)
+{
+    size_t length = strcspn(entry, "=") + 1;
+    for (size_t i = 0; i < count; i++) {
+        if (strncmp(variables[i], entry, length) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
 
 /* Returns whether all of them fit. */
 static bool take_variables(const char *lines)
@@ -68,23 +81,27 @@ static bool take_variables(const char *lines)
     if (strlen(lines) >= sizeof(request_copy)) {
         return false;
     }
-    for (size_t i = 0; i < GS_ARRAY_LEN(before); i++) {
-        variables[count++] = (char *)before[i];
+    for (size_t i = 0; i < GS_ARRAY_LEN(fixed); i++) {
+        variables[count++] = (char *)fixed[i];
     }
     (void)strcpy(given, lines);
     (void)strcpy(request_copy, lines);
     char *next = request_copy;
     for (char *line; (line = strsep(&next, "\n"));) {
-        if (*line && count + GS_ARRAY_LEN(behind) >= VARIABLES) {
+        if (!*line || is_set(line, GS_ARRAY_LEN(fixed))) {
+            continue;
+        }
+        if (count + GS_ARRAY_LEN(fallbacks) >= VARIABLES) {
             return false;
         }
-        if (*line) {
-            variables[count++] = line;
+        variables[count++] = line;
+    }
+    for (size_t i = 0; i < GS_ARRAY_LEN(fallbacks); i++) {
+        if (!is_set(fallbacks[i], count)) {
+            variables[count++] = (char *)fallbacks[i];
         }
     }
-    for (size_t i = 0; i < GS_ARRAY_LEN(behind); i++) {
-        variables[count++] = (char *)behind[i];
-    }
+    variables[count] = NULL;
     return true;
 }
 

@@ -122,7 +122,8 @@ done
 # ask for it. Alone sees the environment's list of pools count, and its help, which ends the program.
 attach_no_pool_case() {
   attach_start "$apps/attached_$1" .
-  run_in attach GPUSHIM_HELP=on GPUSHIM_POOL=device -- "$build/gpushim" --host-pool --no-managed-pool attach "$pid"
+  run_in attach GPUSHIM_HELP=on GPUSHIM_POOL=device -- \
+    "$build/gpushim" --host-pool --no-managed-pool --report-on=oom --log-file="$PWD/log" attach "$pid"
   attach_step begin done
   run_in stats -- "$build/gpushim" stats "$pid"
   run_in detach -- "$build/gpushim" detach "$pid"
@@ -131,6 +132,7 @@ attach_no_pool_case() {
   expect_status attach 0
   expect_equal 'what it warns of' 'gpushim: attach: --host-pool has no effect: the pool stays off' "$(<attach.err)"
   expect_text stats.out '^  GPU 0 .* 302 allocations in all, 0 B reserved$'
+  expect_no_text log 'set more than once' # by the user
 }
 for way in shared linked; do
   add_case "attach without a pool $way" attach_no_pool_case "$way"
