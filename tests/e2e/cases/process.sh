@@ -168,9 +168,7 @@ add_case "process pthread_exit of main" ending_case pthread_exit 1
 # The first thread ends long before the others. Alone sees files looked for under the process's number, where it then
 # has none.
 first_thread_case() {
-  : >begin
-  : >more
-  : >end
+  touch begin more end
   preloaded shim GPUSHIM_VERBOSE=2 GPUSHIM_LEAK_SCAN=on GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=r.json \
     -- "$apps/attached_shared" . second
   expect_text shim.err '#0 keep_weights +attached[.]c:[0-9]+$'
