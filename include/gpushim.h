@@ -107,6 +107,9 @@ struct gpushim_statistics {
     uint64_t holes, hole_bytes, largest_hole_bytes;
     /* The device; 0 for all devices, and without a context. */
     uint64_t device_free_bytes, device_total_bytes;
+    /* PyTorch's tensors, in the blocks that its caching allocator keeps: now, and the most
+     * ever live at once. 0 with its other allocators. */
+    uint64_t tensor_bytes, tensor_peak_bytes;
 };
 
 /* One class of block sizes of the pool. */

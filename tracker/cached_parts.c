@@ -172,11 +172,11 @@ static struct gs_parts_peak *update_device(struct gs_cached_parts *parts,
     return device;
 }
 
-void gs_cached_parts_hand_out(struct gs_cached_parts *parts, struct gs_part part,
-                              const struct gs_parts_now *now)
+uint64_t gs_cached_parts_hand_out(struct gs_cached_parts *parts, struct gs_part part,
+                                  const struct gs_parts_now *now)
 {
     if (part.addr == 0 || part.bytes == 0) {
-        return;
+        return 0;
     }
     gs_tracker_lock_take(&parts->lock, GS_RANK_PARTS);
     const struct gs_parts_peak before = parts->peaks[now->device];
@@ -190,8 +190,28 @@ void gs_cached_parts_hand_out(struct gs_cached_parts *parts, struct gs_part part
          now->is_at_peak(now->tracker, now->device))) {
         set_moment(device); /* which has this part */
     }
+    if (device->live_bytes > device->peak_bytes) {
+        device->peak_bytes = device->live_bytes;
+    }
     add(parts, &part);
+    const uint64_t live_bytes = device->live_bytes;
     gs_tracker_lock_give(&parts->lock, GS_RANK_PARTS);
+    return live_bytes;
+}
+
+struct gs_parts_bytes gs_cached_parts_bytes(struct gs_cached_parts *parts,
+                                            unsigned device)
+{
+    struct gs_parts_bytes bytes = {0};
+
+    if (!parts) {
+        return bytes;
+    }
+    gs_tracker_lock_take(&parts->lock, GS_RANK_PARTS);
+    bytes.live_bytes = parts->peaks[device].live_bytes;
+    bytes.peak_bytes = parts->peaks[device].peak_bytes;
+    gs_tracker_lock_give(&parts->lock, GS_RANK_PARTS);
+    return bytes;
 }
 
 /* Counts a part that was live at the device's moment. Without memory it is missing there.

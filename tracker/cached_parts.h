@@ -42,6 +42,7 @@ struct gs_part_table {
 struct gs_parts_peak {
     uint64_t reserved_bytes; /* that the allocator has of the device */
     uint64_t live_bytes;     /* of parts */
+    uint64_t peak_bytes;     /* of parts: the most ever */
     uint64_t most_bytes;     /* of parts, at the moment */
     uint32_t seen;           /* the device's last peak, by number */
     uint32_t moment;         /* by number */
@@ -86,12 +87,19 @@ struct gs_parts_now {
     const struct gs_tracker *tracker;
 };
 /* As gs_cached_parts_add, and sets the part's device and moment: memory that the
- * allocator has just taken of the device, it took for this part. */
-void gs_cached_parts_hand_out(struct gs_cached_parts *parts, struct gs_part part,
-                              const struct gs_parts_now *now);
+ * allocator has just taken of the device, it took for this part. Returns the bytes of the
+ * device's parts now. */
+uint64_t gs_cached_parts_hand_out(struct gs_cached_parts *parts, struct gs_part part,
+                                  const struct gs_parts_now *now);
 /* The allocator has it back. */
 void gs_cached_parts_remove(struct gs_cached_parts *parts, uint64_t addr,
                             const struct gs_parts_now *now);
+/* The bytes of a device's parts. `parts` may be NULL. */
+struct gs_parts_bytes {
+    uint64_t live_bytes, peak_bytes; /* now, and the most ever */
+};
+struct gs_parts_bytes gs_cached_parts_bytes(struct gs_cached_parts *parts,
+                                            unsigned device);
 /* The owner of the part, or of the allocation, at this address was to be freed once
  * Python had ended, and stays. An allocation has a part without bytes for that. */
 void gs_cached_parts_keep(struct gs_cached_parts *parts, uint64_t addr);

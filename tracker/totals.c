@@ -314,14 +314,33 @@ bool gs_totals_at_peak(const struct gs_tracker *tracker, unsigned row)
            __atomic_load_n(&tracker->shared[row].peak, __ATOMIC_RELAXED);
 }
 
+void gs_totals_raise_parts(struct gs_tracker *tracker, unsigned device, uint64_t bytes)
+{
+    if (!__atomic_load_n(&tracker->stretches, __ATOMIC_RELAXED)) {
+        return;
+    }
+    gs_tracker_lock_take(&tracker->peak_lock, GS_RANK_PEAK);
+    for (struct gs_stretch *at = tracker->stretches; at; at = at->next) {
+        if (bytes > at->part_peaks[device]) {
+            at->part_peaks[device] = bytes;
+        }
+    }
+    gs_tracker_lock_give(&tracker->peak_lock, GS_RANK_PEAK);
+}
+
 void gs_tracker_stretch_begin(struct gs_tracker *tracker, struct gs_stretch *stretch)
 {
+    uint64_t ever;
+
     for (unsigned row = 0; row < GS_ROWS; row++) {
         stretch->peaks[row] = -1;
     }
+    for (int device = 0; device < GS_MAX_DEVICES; device++) {
+        gs_tracker_part_bytes(tracker, device, &stretch->part_peaks[device], &ever);
+    }
     gs_tracker_lock_take(&tracker->peak_lock, GS_RANK_PEAK);
     stretch->next = tracker->stretches;
-    tracker->stretches = stretch;
+    __atomic_store_n(&tracker->stretches, stretch, __ATOMIC_RELAXED);
     for (unsigned row = 0; row < GS_ROWS; row++) {
         set_mark(tracker, row);
     }
@@ -348,6 +367,15 @@ uint64_t gs_tracker_stretch_peak(struct gs_tracker *tracker,
     return at_least_zero(peak);
 }
 
+uint64_t gs_tracker_stretch_part_peak(struct gs_tracker *tracker,
+                                      const struct gs_stretch *stretch, int device)
+{
+    gs_tracker_lock_take(&tracker->peak_lock, GS_RANK_PEAK);
+    uint64_t peak = stretch->part_peaks[gs_totals_row(device, GS_MEMORY_DEVICE)];
+    gs_tracker_lock_give(&tracker->peak_lock, GS_RANK_PEAK);
+    return peak;
+}
+
 void gs_tracker_stretch_end(struct gs_tracker *tracker, struct gs_stretch *stretch)
 {
     gs_tracker_lock_take(&tracker->peak_lock, GS_RANK_PEAK);
@@ -356,7 +384,7 @@ void gs_tracker_stretch_end(struct gs_tracker *tracker, struct gs_stretch *stret
         at = &(*at)->next;
     }
     if (*at) {
-        *at = stretch->next;
+        __atomic_store_n(at, stretch->next, __ATOMIC_RELAXED);
     }
     for (unsigned row = 0; row < GS_ROWS; row++) {
         set_mark(tracker, row);

@@ -590,8 +590,19 @@ void gs_tracker_part(struct gs_tracker *tracker, const struct gs_part_report *re
                                      .bytes = (uint64_t)report->bytes,
                                      .time_ns = gs_tracker_now(tracker),
                                      .stack = report->stack};
-        gs_cached_parts_hand_out(parts, part, &now);
+        gs_totals_raise_parts(tracker, row, gs_cached_parts_hand_out(parts, part, &now));
     }
+}
+
+void gs_tracker_part_bytes(struct gs_tracker *tracker, int device, uint64_t *live_bytes,
+                           uint64_t *peak_bytes)
+{
+    const struct gs_parts_bytes bytes =
+        gs_cached_parts_bytes(__atomic_load_n(&tracker->parts, __ATOMIC_ACQUIRE),
+                              gs_totals_row(device, GS_MEMORY_DEVICE));
+
+    *live_bytes = bytes.live_bytes;
+    *peak_bytes = bytes.peak_bytes;
 }
 
 void gs_tracker_part_kept(struct gs_tracker *tracker, uint64_t addr)

@@ -68,6 +68,9 @@ struct gs_part_report {
     bool ended;     /* Python has ended, and frees its objects */
 };
 void gs_tracker_part(struct gs_tracker *tracker, const struct gs_part_report *report);
+/* The bytes of a device's parts: now, and the most ever. device >= 0. */
+void gs_tracker_part_bytes(struct gs_tracker *tracker, int device, uint64_t *live_bytes,
+                           uint64_t *peak_bytes);
 /* The owner of the part, or of the allocation, at an address was to be freed once Python
  * had ended, and stays: gs_cached_parts_keep. */
 void gs_tracker_part_kept(struct gs_tracker *tracker, uint64_t addr);
@@ -501,6 +504,7 @@ void gs_tracker_get_totals(struct gs_tracker *tracker, int device,
 struct gs_stretch {
     struct gs_stretch *next;
     int64_t peaks[GS_MAX_DEVICES - GS_TOTALS_FIRST]; /* by row */
+    uint64_t part_peaks[GS_MAX_DEVICES];             /* by device: gs_tracker_part */
 };
 /* Begins a stretch at what is live now. The memory is the caller's, until its end. While
  * one is open, an allocation beyond its peak so far costs as one beyond the process's. */
@@ -509,6 +513,9 @@ void gs_tracker_stretch_begin(struct gs_tracker *tracker, struct gs_stretch *str
  * gs_tracker_get_totals, as exact as its peak. */
 uint64_t gs_tracker_stretch_peak(struct gs_tracker *tracker,
                                  const struct gs_stretch *stretch, int device);
+/* The same of the parts that a framework's allocator had handed out. */
+uint64_t gs_tracker_stretch_part_peak(struct gs_tracker *tracker,
+                                      const struct gs_stretch *stretch, int device);
 /* Without effect on one that is not open. */
 void gs_tracker_stretch_end(struct gs_tracker *tracker, struct gs_stretch *stretch);
 

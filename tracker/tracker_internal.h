@@ -458,6 +458,8 @@ static inline int gs_totals_device(unsigned row)
 void gs_totals_sum(const struct gs_tracker_totals rows[GS_ROWS],
                    struct gs_tracker_totals *sum);
 
+/* Raises the peaks of a device's parts, of the stretches that are open. */
+void gs_totals_raise_parts(struct gs_tracker *tracker, unsigned device, uint64_t bytes);
 /* Whether the row has as much memory now as at its peak. No locks. */
 bool gs_totals_at_peak(const struct gs_tracker *tracker, unsigned row);
 void gs_totals_publish(struct gs_tracker *tracker, struct gs_shard *shard, unsigned row,

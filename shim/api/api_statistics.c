@@ -9,6 +9,17 @@
 #include "shim/state/state.h"
 #include "tracker/stacks/scopes.h"
 
+static void add_tensors(struct gs_tracker *tracker, int device,
+                        struct gpushim_statistics *out)
+{
+    uint64_t live_bytes, peak_bytes;
+    gs_tracker_part_bytes(tracker, device, &live_bytes, &peak_bytes);
+    out->tensor_bytes += live_bytes;
+    if (peak_bytes > out->tensor_peak_bytes) {
+        out->tensor_peak_bytes = peak_bytes;
+    }
+}
+
 /* Adds the rows of allocations that `device` names. */
 static void add_totals(struct gs_state *state, int device, struct gpushim_statistics *out)
 {
@@ -30,6 +41,9 @@ static void add_totals(struct gs_state *state, int device, struct gpushim_statis
         out->live_count += totals.live_count;
         out->peak_bytes =
             totals.peak_bytes > out->peak_bytes ? totals.peak_bytes : out->peak_bytes;
+        if (row >= 0) {
+            add_tensors(state->tracker, row, out);
+        }
     }
 }
 

@@ -56,14 +56,19 @@ gpushim_result gs_api_stretch_begin(int device, struct gpushim_stretch **out)
     return GPUSHIM_OK;
 }
 
-/* The highest peak of the rows that the stretch is of. */
-static uint64_t peak_of(struct gpushim_stretch *stretch)
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Sets the highest peaks of the rows that the stretch is of. */
+static void set_peaks(struct gpushim_stretch *stretch, struct gpushim_statistics *out)
 {
     int first = stretch->device, last = first;
-    uint64_t most = 0;
     struct gs_state *state = gs_enter();
+    out->peak_bytes = out->tensor_peak_bytes = 0;
     if (!state) {
-        return 0;
+        return;
     }
     if (first == GPUSHIM_ALL_DEVICES) {
         first = 0;
@@ -71,10 +76,13 @@ static uint64_t peak_of(struct gpushim_stretch *stretch)
     }
     for (int row = first; row <= last; row++) {
         uint64_t peak = gs_tracker_stretch_peak(stretch->tracker, &stretch->tracked, row);
-        most = peak > most ? peak : most;
+        out->peak_bytes = larger(out->peak_bytes, peak);
+        if (row >= 0) {
+            peak = gs_tracker_stretch_part_peak(stretch->tracker, &stretch->tracked, row);
+            out->tensor_peak_bytes = larger(out->tensor_peak_bytes, peak);
+        }
     }
     gs_leave();
-    return most;
 }
 
 gpushim_result gs_api_stretch_get(struct gpushim_stretch *stretch,
@@ -91,7 +99,7 @@ gpushim_result gs_api_stretch_get(struct gpushim_stretch *stretch,
     if (result == GPUSHIM_OK) {
         (void)gpushim_get_difference(&stretch->before, &now, &now);
         if (stretch->tracker) {
-            now.peak_bytes = peak_of(stretch);
+            set_peaks(stretch, &now);
         }
     }
     now.size = out->size < sizeof(now) ? out->size : sizeof(now);

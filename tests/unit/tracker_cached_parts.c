@@ -473,6 +473,33 @@ Test(parts, a_peak_has_what_filled_its_memory_later)
     gs_stacks_destroy(stacks);
 }
 
+/* Blocks say little about tensors: a test's limit counts those (seen alone: the blocks'
+ * peak, or that of the whole run). */
+Test(parts, a_stretch_has_a_peak_of_parts)
+{
+    struct gs_tracker *tracker = test_slow_tracker();
+    struct gs_stretch stretch;
+    uint64_t live, peak;
+
+    gs_tracker_part_bytes(tracker, 0, &live, &peak);
+    cr_expect_eq(live + peak, 0);
+    part(tracker, 0x1000, 0x800, 1);
+    part(tracker, 0x2000, 0x400, 1);
+    part(tracker, 0x2000, -0x400, 0);
+    gs_tracker_stretch_begin(tracker, &stretch);
+    cr_expect_eq(gs_tracker_stretch_part_peak(tracker, &stretch, 0), 0x800);
+    part(tracker, 0x1000, -0x800, 0);
+    part(tracker, 0x3000, 0x900, 1);
+    part(tracker, 0x3000, -0x900, 0);
+    gs_tracker_part_bytes(tracker, 0, &live, &peak);
+    cr_expect_eq(live, 0);
+    cr_expect_eq(peak, 0xc00);
+    cr_expect_eq(gs_tracker_stretch_part_peak(tracker, &stretch, 0), 0x900);
+    cr_expect_eq(gs_tracker_stretch_part_peak(tracker, &stretch, 1), 0);
+    gs_tracker_stretch_end(tracker, &stretch);
+    gs_tracker_destroy(tracker);
+}
+
 /* ---- what Python frees as it ends -------------------------------------------------- */
 
 static void end_part(struct gs_tracker *tracker, uint64_t addr, int64_t bytes)

@@ -63,7 +63,8 @@ class _Statistics(ctypes.Structure):  # struct gpushim_statistics
         "allocs", "frees", "failed", "live_bytes", "live_count", "peak_bytes", "hits", "misses", "thread_hits",
         "stream_hits", "global_hits", "segments_mapped", "segments_unmapped", "driver_calls", "driver_ns",
         "reserved_bytes", "reserved_peak_bytes", "used_bytes", "pending_bytes", "cached_bytes", "idle_bytes",
-        "holes", "hole_bytes", "largest_hole_bytes", "device_free_bytes", "device_total_bytes")]
+        "holes", "hole_bytes", "largest_hole_bytes", "device_free_bytes", "device_total_bytes",
+        "tensor_bytes", "tensor_peak_bytes")]
 
 
 class _Class(ctypes.Structure):  # struct gpushim_class
@@ -226,6 +227,8 @@ class Statistics:
     largest_hole_bytes: int = 0
     device_free_bytes: int = 0
     device_total_bytes: int = 0
+    tensor_bytes: int = 0
+    tensor_peak_bytes: int = 0
 
     def __sub__(self, before: Statistics) -> Statistics:
         return dataclasses.replace(self, **{name: getattr(self, name) - getattr(before, name) for name in _COUNTERS})

@@ -81,11 +81,13 @@ def _is_in(scope, function):
 
 
 def own(found, places, scope, device):
-    """[(place, its frames)] of those `places` of a report that belong to a scope and a device, largest first."""
+    """[(place, its frames)] of those `places` of a report that belong to a scope and a device, largest first; without
+    what allocators keep for reuse."""
     of_scope = []
     for place in places:
         frames = [found["frames"][number] for number in place["stack"] or []]
-        if place["device"] == device and any(_is_in(scope, frame["function"]) for frame in frames):
+        if place["device"] == device and not place.get("cached_by") and \
+                any(_is_in(scope, frame["function"]) for frame in frames):
             of_scope.append((place, [one for one in frames if not (one["function"] or "").startswith("[scope ")]))
     return sorted(of_scope, key=lambda one: -one[0]["bytes"])
 

@@ -180,8 +180,24 @@ def _forget_last_error():
             delattr(sys, name)
 
 
+def _reserved(device):
+    """What PyTorch's caching allocator has of a device: of this the tensors are in use. 0 where the library does not
+    see tensors in it."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    seen = cuda and gpushim.statistics(device).tensor_peak_bytes
+    return cuda.memory_reserved(device) if seen else 0
+
+
+_Use = collections.namedtuple("_Use", "tensors others")  # bytes in use: in PyTorch's blocks, and elsewhere
+
+
+def _use(now, device):
+    reserved = _reserved(device)
+    return _Use(now.tensor_bytes if reserved else 0, max(now.live_bytes - reserved, 0))
+
+
 class _Measure:
-    """The memory of a test: peak and left are {device: bytes} beyond what was live when it began."""
+    """The memory of a test: peak and left are {device: bytes} beyond what was in use when it began."""
 
     def __init__(self):
         _forget_last_error()
@@ -189,24 +205,30 @@ class _Measure:
             _collect()
         self.peak, self.left, self.allocations = {}, {}, 0
         self._stretches = [gpushim.stretch(device) for device in range(len(_devices()))]
-        self._before = [one.statistics.live_bytes for one in self._stretches]
+        self._before = [_use(one.statistics, device) for device, one in enumerate(self._stretches)]
+        self._reserved = [_reserved(device) for device in range(len(self._stretches))]
 
     def end(self):
-        if any(now.live_bytes > before for now, before in self._pairs()):
+        reserved = [max(_reserved(device), before) for device, (_, _, before) in enumerate(self._rows())]
+        if any(sum(_use(now, device)) > sum(before) for device, (now, before, _) in enumerate(self._rows())):
             _collect()
-        for device, (now, before) in enumerate(self._pairs()):
-            self.peak[device] = max(now.peak_bytes - before, 0)
-            self.left[device] = max(now.live_bytes - before, 0)
+        for device, (now, before, _) in enumerate(self._rows()):
+            after = _use(now, device)
+            self.left[device] = max(sum(after) - sum(before), 0)
+            # Both peaks may be of different moments.
+            tensors = now.tensor_peak_bytes if reserved[device] else 0
+            others = max(now.peak_bytes - reserved[device], after.others, before.others)
+            self.peak[device] = max(tensors + others - sum(before), 0)
             self.allocations += now.allocs
         for one in self._stretches:
             one.end()
 
-    def _pairs(self):
-        """Of each device: its statistics since the beginning, and the bytes that were live then. A device whose first
-        allocation came later has no stretch: all of its statistics are the test's."""
+    def _rows(self):
+        """Of each device: its statistics since the beginning, and what was in use and reserved by PyTorch then. A
+        device whose first allocation came later has no stretch: all of its statistics are the test's."""
         known = len(self._stretches)
-        yield from zip((one.statistics for one in self._stretches), self._before)
-        yield from ((now, 0) for now in _devices()[known:])
+        yield from zip((one.statistics for one in self._stretches), self._before, self._reserved)
+        yield from ((now, _Use(0, 0), 0) for now in _devices()[known:])
 
 
 def _scope_name(nodeid):

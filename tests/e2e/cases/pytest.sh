@@ -91,6 +91,63 @@ pytest_limits_case() {
 }
 add_case "pytest limits" pytest_limits_case
 
+# Tensors in blocks that PyTorch (a stand-in) kept from an earlier test: a block is no tensor, and a tensor may need no
+# block. What is past its allocator counts as before.
+pytest_tensors_case() {
+  find_venv
+  need_file "$apps/torch_like/libc10_cuda.so"
+  mkdir -p site-packages
+  cp -r "$sources/tests/apps/python/torch_like/torch" site-packages/
+  mkdir -p site-packages/torch/lib
+  cp "$apps"/torch_like/*.so site-packages/torch/lib/
+  cat >test_tensors.py <<'PYTHON'
+import pytest
+import torch
+
+import cuda
+
+kept = []
+
+
+def test_first():
+    for tensor in [torch.Tensor(size << 20) for size in (1, 2, 8, 8)]:
+        del tensor
+
+
+@pytest.mark.gpu_limit_memory("12 MB")
+def test_peak_fails():
+    both = [torch.Tensor(8 << 20), torch.Tensor(8 << 20)]
+    assert both
+
+
+@pytest.mark.gpu_limit_leaks("0 B")
+def test_leak_fails():
+    kept.append(torch.Tensor(2 << 20))
+
+
+@pytest.mark.gpu_limit_memory("3 MB")
+@pytest.mark.gpu_limit_leaks("0 B")
+def test_new_block_passes():
+    assert torch.Tensor(3 << 20)
+
+
+@pytest.mark.gpu_limit_memory("3 MB")
+def test_past_it_fails():
+    memory = cuda.malloc(4 << 20)
+    cuda.free(memory)
+PYTHON
+  run_pytest tensors PATH="$build:$PATH" TORCH_LIBRARIES="$PWD/site-packages/torch/lib" \
+    PYTHONPATH="$PWD/site-packages:$pytest_paths" -- --gpushim --rootdir . test_tensors.py
+  expect_status tensors 1
+  expect_text tensors.out '^16[.]0 MiB .* live at once in test_peak_fails, gpu_limit_memory allows 12[.]0 MiB '
+  expect_text tensors.out '^2[.]00 MiB .* left by test_leak_fails, gpu_limit_leaks allows 0 B$'
+  expect_sites tensors.out test_leak_fails '2.00 MiB in 1 allocation, tensor of PyTorch' \
+    'test_leak_fails test_tensors.py:22'
+  expect_text tensors.out '^4[.]00 MiB .* live at once in test_past_it_fails, gpu_limit_memory allows 3[.]00 MiB '
+  expect_text tensors.out '3 failed, 2 passed'
+}
+add_case "pytest tensors" pytest_tensors_case
+
 # With the library missing, pytest starts again: before it reads a conftest.py, with all of its arguments.
 pytest_restart_case() {
   find_venv

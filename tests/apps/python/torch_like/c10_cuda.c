@@ -23,6 +23,7 @@ void *torch_empty(size_t bytes, int reported);
 void *torch_uncached(size_t bytes);
 void *torch_async(size_t bytes);
 void torch_delete(void *memory);
+size_t torch_reserved(void);
 
 #define BLOCKS 64
 static struct {
@@ -41,6 +42,11 @@ static void *cuda_malloc(size_t bytes)
     if (!function)
         *(void **)&function = dlsym(dlopen("libcudart.so.13", RTLD_NOW), "cudaMalloc");
     return function && function(&memory, bytes) == 0 ? memory : NULL;
+}
+
+SHOWN size_t torch_reserved(void)
+{
+    return reserved_bytes;
 }
 
 SHOWN void *ALLOC_BLOCK(size_t bytes)

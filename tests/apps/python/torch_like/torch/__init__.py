@@ -8,6 +8,7 @@ _cuda = ctypes.CDLL(_folder + "/libc10_cuda.so")
 _python = ctypes.CDLL(_folder + "/libtorch_python.so")
 _python.torch_graph.argtypes = [ctypes.c_void_p]
 _cuda.torch_empty.restype = _cuda.torch_uncached.restype = _cuda.torch_async.restype = ctypes.c_void_p
+_cuda.torch_reserved.restype = ctypes.c_size_t
 _cuda.torch_delete.argtypes = [ctypes.c_void_p]
 
 
@@ -35,6 +36,17 @@ class Tensor:
 
     def __del__(self):
         self.delete(self.memory)
+
+
+class cuda:
+    """As torch.cuda of the same names."""
+    @staticmethod
+    def memory_reserved(_device=None):
+        return _cuda.torch_reserved()
+
+    @staticmethod
+    def empty_cache():
+        """Nothing: here a block has no tensor, or is one."""
 
 
 def graph(tensor):
