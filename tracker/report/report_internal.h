@@ -345,10 +345,11 @@ void gs_report_rule_notes(const struct gs_report_writer *writer);
 /* ---- cached.c: memory that a framework's caching allocator keeps ------------------- */
 
 /* Marks the groups that a caching allocator keeps, and that have no part in use, as far
- * as that is known. They are no leaks. */
+ * as that is known. They are no leaks. `seen`: only those whose parts are known, before
+ * the rules of files are tried. */
 void gs_report_find_cached(const struct gs_tracker *tracker,
                            const struct gs_report_config *config,
-                           const struct gs_report_source *source,
+                           const struct gs_report_source *source, bool seen,
                            struct gs_report_data *data);
 /* Divides what an allocator that reports its parts held at the peaks: the parts by their
  * own stacks, and the rest, a place that is cached. */

@@ -105,6 +105,23 @@ families_killed_case() {
 }
 add_case "families tensors of a killed process" families_killed_case
 
+# Rules and budgets count tensors: not what the allocator keeps of a block that a line made it take.
+families_rules_case() {
+  torch_like leaks GPUSHIM_WRITE_SUPPRESSIONS="$PWD/known.txt"
+  expect_status shim 9
+  expect_text known.txt '^leak:.Block[.]forward[$] .*max_bytes=4M$'
+  echo 'peak:^Block.forward$ max_bytes=4M' >>known.txt
+  torch_like leaks GPUSHIM_SUPPRESSIONS="$PWD/known.txt"
+  expect_status shim 0
+  expect_text shim.err '^==[0-9]+== Suppressed: 3 allocations, 9[.]00 MiB by [23] rules$'
+  expect_text shim.err '^==[0-9]+== Cached by PyTorch: 6[.]00 MiB in 4 allocations, not a leak$'
+  echo 'peak:^Block.forward$ max_bytes=3M' >budget.txt
+  torch_like right GPUSHIM_SUPPRESSIONS="$PWD/budget.txt"
+  expect_status shim 9
+  expect_text shim.err 'budget exceeded: 4[.]00 MiB at the peak of GPU 0, '
+}
+add_case "families rules count tensors" families_rules_case
+
 # A line that keeps ever more tensors, although the blocks are as many as before.
 families_grows_case() {
   torch_like grows GPUSHIM_INTERVAL=stats:200ms

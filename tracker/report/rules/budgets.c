@@ -135,8 +135,9 @@ static void judge_peak(const struct judge *judge, uint32_t number, unsigned row)
 
     for (size_t i = 0; i < peak->count; i++) {
         const struct gs_group *held = &peak->places[i].held;
-        if (!names_site(judge, rule, held->stack)) {
-            continue;
+        if (!names_site(judge, rule, held->stack) ||
+            (rule->pattern[0] && held->cached_by != 0)) {
+            continue; /* a cache is in use by no call site */
         }
         matched++;
         sum += gs_group_shown_bytes(held);

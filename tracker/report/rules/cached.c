@@ -176,7 +176,7 @@ static bool has_grown(const struct gs_report_data *data, const struct gs_group *
 
 void gs_report_find_cached(const struct gs_tracker *tracker,
                            const struct gs_report_config *config,
-                           const struct gs_report_source *source,
+                           const struct gs_report_source *source, bool seen,
                            struct gs_report_data *data)
 {
     struct search search = {.stacks = tracker->config.stacks, .source = source};
@@ -190,8 +190,8 @@ void gs_report_find_cached(const struct gs_tracker *tracker,
     }
     for (size_t i = 0; i < data->groups.count; i++) {
         struct gs_group *group = &data->groups.items[i];
-        if (group->suppressed_by != 0 || group->holds == GS_HOLDS_PARTS ||
-            group->holds == GS_HOLDS_ITSELF) {
+        if (group->suppressed_by != 0 || group->cached_by != 0 ||
+            group->holds == GS_HOLDS_PARTS || group->holds == GS_HOLDS_ITSELF) {
             continue;
         }
         if (group->holds == GS_HOLDS_KEPT || group->holds == GS_HOLDS_OWNER) {
@@ -205,11 +205,11 @@ void gs_report_find_cached(const struct gs_tracker *tracker,
             continue;
         }
         group->cached_by = (uint8_t)row;
-        if (lists_all(config) && gs_report_cached_unseen(data, group)) {
+        if ((seen || lists_all(config)) && gs_report_cached_unseen(data, group)) {
             group->cached_by = 0;
         }
     }
-    for (unsigned row = 0; row < ROWS; row++) {
+    for (unsigned row = 0; !seen && row < ROWS; row++) {
         if (rows[row].most != 0) {
             drop_exceeded(&data->groups, row);
         }

@@ -301,7 +301,10 @@ static void check_all(const struct matcher *matcher, struct gs_report_data *data
 {
     for (size_t i = 0; i < data->groups.count; i++) {
         struct gs_group *group = &data->groups.items[i];
-        uint32_t rule = find_rule(matcher, GS_RULE_LEAK, group->device, group->stack);
+        uint32_t rule =
+            group->cached_by == 0
+                ? find_rule(matcher, GS_RULE_LEAK, group->device, group->stack)
+                : GS_RULE_NONE; /* no leak: no cap of a rule counts it */
         if (rule != GS_RULE_NONE) {
             group->suppressed_by = rule + 1;
             count_group(&data->uses[rule], group);
@@ -353,8 +356,9 @@ void gs_report_suppress(const struct gs_tracker *tracker,
     if (data->groups.count == 0 && data->errors_kept == 0) {
         return;
     }
+    gs_report_find_cached(tracker, config, source, true, data);
     apply_rules(&matcher, data);
-    gs_report_find_cached(tracker, config, source, data);
+    gs_report_find_cached(tracker, config, source, false, data);
     if (data->groups.count > 0) {
         move_suppressed(data);
     }
