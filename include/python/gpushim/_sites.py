@@ -100,10 +100,16 @@ def _frame_text(frame):
 
 
 def _site_lines(place, frames, file):
-    """A call site, down to the outermost frame in `file`: what called the test is of no use."""
+    """A call site, down to the outermost frame in `file`, the test's: what called the test is of no use."""
     outermost = max((number for number, frame in enumerate(frames) if frame["file"] == file), default=len(frames))
     yield "    %s in %s, %s" % (size_text(place["bytes"]), count_text(place["count"], "allocation"), place["call"])
-    yield from map(_frame_text, frames[:outermost + 1][:_MOST_FRAMES])
+    shown = frames[:outermost + 1]
+    omitted = len(shown) - _MOST_FRAMES
+    if omitted > 0:  # not the last one
+        yield from map(_frame_text, shown[:_MOST_FRAMES - 1])
+        yield "      ... %s" % count_text(omitted, "frame")
+        shown = shown[-1:]
+    yield from map(_frame_text, shown)
 
 
 def lines(sites, total, file):

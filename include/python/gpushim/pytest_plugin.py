@@ -164,12 +164,32 @@ def _devices():
     return found
 
 
+def _release_torch(torch):
+    torch.cuda.empty_cache()
+
+
+def _release_cupy(cupy):
+    cupy.get_default_memory_pool().free_all_blocks()
+
+
+def _release_numba(driver):
+    if driver.driver.is_initialized:  # else this would start CUDA
+        sys.modules["numba.cuda"].current_context().memory_manager.deallocations.clear()
+
+
+# What a package keeps for reuse, or frees late, is no leak of a test.
+_RELEASES = {"torch": _release_torch, "cupy": _release_cupy, "numba.cuda.cudadrv.driver": _release_numba}
+
+
 def _collect():
-    """Frees unreachable objects, and the memory that PyTorch keeps for reuse."""
+    """Frees unreachable objects, and the memory that packages keep for reuse."""
     gc.collect()
-    cuda = getattr(sys.modules.get("torch"), "cuda", None)
-    if hasattr(cuda, "empty_cache"):
-        cuda.empty_cache()
+    for name, release in _RELEASES.items():
+        if name in sys.modules:
+            try:
+                release(sys.modules[name])
+            except Exception:  # pylint: disable=broad-except # of another version, or not able now: it stays
+                pass
 
 
 def _forget_last_error():

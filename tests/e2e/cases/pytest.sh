@@ -148,6 +148,70 @@ PYTHON
 }
 add_case "pytest tensors" pytest_tensors_case
 
+# What CuPy keeps for reuse and Numba frees late (stand-ins) is left by no test; of a deep stack the test's line stays.
+pytest_pools_case() {
+  find_venv
+  mkdir -p numba/cuda/cudadrv
+  touch numba/__init__.py numba/cuda/cudadrv/__init__.py
+  cat >cupy.py <<'PYTHON'
+import types
+
+import cuda
+
+blocks = []
+
+
+def get_default_memory_pool():
+    return types.SimpleNamespace(free_all_blocks=lambda: [cuda.free(blocks.pop()) for _ in blocks[:]])
+PYTHON
+  cat >numba/cuda/__init__.py <<'PYTHON'
+import types
+
+import cuda
+
+late = []
+pending = types.SimpleNamespace(clear=lambda: [cuda.free(late.pop()) for _ in late[:]])
+
+
+def current_context():
+    return types.SimpleNamespace(memory_manager=types.SimpleNamespace(deallocations=pending))
+PYTHON
+  echo 'import types; driver = types.SimpleNamespace(is_initialized=True)' >numba/cuda/cudadrv/driver.py
+  cat >test_pools.py <<'PYTHON'
+import cupy
+import numba.cuda.cudadrv.driver
+import pytest
+
+import cuda
+
+pytestmark = pytest.mark.gpu_limit_leaks("0 B")
+kept = []
+
+
+def test_cupy_passes():
+    cupy.blocks.append(cuda.malloc(1 << 20))
+
+
+def test_numba_passes():
+    numba.cuda.late.append(cuda.malloc(1 << 20))
+
+
+def deep(more):
+    return deep(more - 1) if more else cuda.malloc(2 << 20)
+
+
+def test_deep_fails():
+    kept.append(deep(12))
+PYTHON
+  run_pytest pools PATH="$build:$PATH" PYTHONPATH="$PWD:$pytest_paths" -- --gpushim --rootdir . test_pools.py
+  expect_status pools 1
+  expect_text pools.out '1 failed, 2 passed'
+  expect_sites pools.out test_deep_fails '2.00 MiB in 1 allocation, cudaMalloc' 'malloc cuda.py:23' \
+    'deep test_pools.py:20' 'deep test_pools.py:20' 'deep test_pools.py:20' 'deep test_pools.py:20' 'deep test_pools.py:20' \
+    'deep test_pools.py:20' '... 7 frames' 'test_deep_fails test_pools.py:24'
+}
+add_case "pytest pools" pytest_pools_case
+
 # With the library missing, pytest starts again: before it reads a conftest.py, with all of its arguments.
 pytest_restart_case() {
   find_venv
