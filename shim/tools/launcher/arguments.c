@@ -386,24 +386,24 @@ static void set_watch(const char *value, struct gs_arguments *out)
 static void set_torch(const char *value)
 {
     static const char backend[] = "backend:cudaMallocAsync";
-    const char *settings = getenv("PYTORCH_CUDA_ALLOC_CONF");
+    const char *name = "PYTORCH_CUDA_ALLOC_CONF", *settings = getenv(name);
     char all[4096];
     if (strcmp(value, "=tensors") != 0) {
         gs_launcher_fail(GS_EXIT_USAGE, "--torch takes tensors (--torch=tensors)");
     }
-    settings = settings ? settings : getenv("PYTORCH_ALLOC_CONF");
+    if (!settings && getenv("PYTORCH_ALLOC_CONF")) { /* the newer name */
+        settings = getenv(name = "PYTORCH_ALLOC_CONF");
+    }
     bool chosen = settings && strstr(settings, "backend:");
     if (chosen && !strstr(settings, backend)) {
-        gs_launcher_fail(GS_EXIT_USAGE,
-                         "--torch=tensors needs %s, but PYTORCH_CUDA_ALLOC_CONF is %s",
-                         backend, settings);
+        gs_launcher_fail(GS_EXIT_USAGE, "--torch=tensors needs %s, but %s is %s", backend,
+                         name, settings);
     }
     int printed = snprintf(all, sizeof(all), "%s%s%s", chosen ? "" : backend,
                            chosen || !settings || !settings[0] ? "" : ",",
                            settings ? settings : "");
     if (printed < 0 || (size_t)printed >= sizeof(all)) {
-        gs_launcher_fail(GS_EXIT_USAGE,
-                         "--torch=tensors: PYTORCH_CUDA_ALLOC_CONF is too long");
+        gs_launcher_fail(GS_EXIT_USAGE, "--torch=tensors: %s is too long", name);
     }
     gs_arguments_set("PYTORCH_CUDA_ALLOC_CONF", all);
     if (!getenv("GPUSHIM_ASYNC")) {

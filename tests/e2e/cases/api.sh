@@ -496,6 +496,9 @@ api_torch_case() {
   run_in other PYTORCH_CUDA_ALLOC_CONF=backend:native -- "$build/gpushim" --torch=tensors true
   expect_status other 2
   expect_text other.err '^gpushim: --torch=tensors needs backend:cudaMallocAsync, but PYTORCH_CUDA_ALLOC_CONF is backend:native$'
+  run_in newer PYTORCH_ALLOC_CONF=backend:native -- "$build/gpushim" --torch=tensors true # the variable that is set is named
+  expect_status newer 2
+  expect_text newer.err '^gpushim: --torch=tensors needs backend:cudaMallocAsync, but PYTORCH_ALLOC_CONF is backend:native$'
   run_in bad -- "$build/gpushim" --torch=blocks true
   expect_status bad 2
   expect_text bad.err '^gpushim: --torch takes tensors'
