@@ -270,12 +270,11 @@ static int write_text(int fd, const char *old, const char *new, size_t length)
     return error ? error : ftruncate(fd, (off_t)length) != 0 ? errno : 0;
 }
 
-/* Returns what is wrong; NULL: nothing. */
-static const char *add_to(int fd, const char *command, const char *found,
-                          struct addition *addition)
+/* Reads a file of rules. Returns what is wrong; NULL: *out is the text, which the caller
+ * frees. */
+static const char *read_rules(int fd, char **out, size_t *length)
 {
     struct stat info;
-    struct gs_text out = {0};
     int error = fstat(fd, &info) != 0 ? errno : 0;
     if (!error && !S_ISREG(info.st_mode)) {
         return "not a regular file";
@@ -292,16 +291,50 @@ static const char *add_to(int fd, const char *command, const char *found,
         free(text);
         return "not a file of rules";
     }
-    error = error ? error : text ? merge(text, command, found, addition, &out) : ENOMEM;
+    if (error || !text) {
+        free(text);
+        return gs_output_error_text(error ? error : ENOMEM);
+    }
+    *out = text;
+    *length = (size_t)info.st_size;
+    return NULL;
+}
+
+/* Returns what is wrong; NULL: nothing. */
+static const char *add_to(int fd, const char *command, const char *found,
+                          struct addition *addition)
+{
+    struct gs_text out = {0};
+    size_t length = 0;
+    char *text = NULL;
+    const char *problem = read_rules(fd, &text, &length);
+    if (!text) {
+        return problem;
+    }
+    int error = merge(text, command, found, addition, &out);
     if (!error && out.length != 0) {
         error = write_text(fd, text, out.data, out.length);
         if (error) { /* no part of a rule stays */
-            (void)!write_text(fd, "", text, strlen(text));
+            (void)!write_text(fd, "", text, length);
         }
     }
     gs_text_free(&out);
     free(text);
     return error ? gs_output_error_text(error) : NULL;
+}
+
+const char *gs_rules_refusal(const char *path)
+{
+    size_t length;
+    char *text = NULL;
+    int fd = gs_link_open(path, O_RDONLY | O_NONBLOCK, NULL);
+    if (fd < 0) {
+        return errno == ENOENT ? NULL : gs_output_error_text(errno);
+    }
+    const char *problem = read_rules(fd, &text, &length);
+    free(text);
+    close(fd);
+    return problem;
 }
 
 /* Logs the last line of the found ones if it is a remark. */

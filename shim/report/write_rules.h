@@ -11,6 +11,9 @@
 const char *gs_rules_change_file(const char *path);
 /* Whether there is a file. */
 bool gs_rules_wanted(void);
+/* Why no rule would be added to this file as it is now; NULL: it is one of rules, or
+ * missing. */
+const char *gs_rules_refusal(const char *path);
 /*
  * Adds to the file the rules that it lacks, and raises the caps of those that it has, all
  * or none of them; creates it if there is no rule, too. Logs how many, or why not.

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "shim/report/write_rules.h"
 #include "shim/settings/options.h"
 #include "shim/settings/options_lists.h"
 #include "shim/settings/options_table.h"
@@ -636,6 +637,20 @@ static void refuse_missing_rules(void)
     }
 }
 
+/* As refuse_foreign_files, of the file to which rules are added. */
+static void refuse_foreign_rules(void)
+{
+    const char *path = getenv(gs_options_table[GS_OPTION_ROW_write_suppressions].name);
+    if (!path || !path[0] || strchr(path, '%') ||
+        !is_set_here(GS_OPTION_ROW_write_suppressions)) {
+        return;
+    }
+    const char *problem = gs_rules_refusal(path);
+    if (problem) {
+        gs_launcher_fail(GS_EXIT_USAGE, "--write-suppressions=%.400s: %s", path, problem);
+    }
+}
+
 /* Moves the files after a verb to the front of the words, and reads the options among
  * them. */
 static void take_files(char **words, struct gs_arguments *out)
@@ -686,6 +701,7 @@ void gs_arguments_read(char **words, struct gs_arguments *out)
     if (out->verb == GS_VERB_RUN) {
         refuse_foreign_files();
         refuse_missing_rules();
+        refuse_foreign_rules();
         return;
     }
     if (out->verb == GS_VERB_REPLAY || out->verb == GS_VERB_ADVISE) {

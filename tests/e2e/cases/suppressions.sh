@@ -301,6 +301,20 @@ add_case "suppressions written to no folder" suppress_write_bad_case none/rules 
 add_case "suppressions written to a pipe" suppress_write_bad_case pipe 'not a regular file'
 add_case "suppressions written to a device" suppress_write_bad_case /dev/full 'not a regular file'
 
+# On the command line it is known before a run of hours: a program's source, say, and then no program runs.
+suppress_write_refused_case() {
+  echo 'import torch' >train.py
+  echo '# mine' >rules
+  run_in foreign -- "$build/gpushim" --write-suppressions=train.py touch ran
+  expect_status foreign 2
+  expect_equal 'a line' 'gpushim: --write-suppressions=train.py: not a file of rules' "$(<foreign.err)"
+  expect_equal 'the file' 'import torch' "$(<train.py)"
+  [[ ! -e ran ]] || fail "the program ran"
+  run_in own -- "$build/gpushim" --write-suppressions=rules touch ran
+  expect_status own 0
+}
+add_case "suppressions written refused" suppress_write_refused_case
+
 # On a full disk the rules that were there stay as they were, without a part of a new one.
 suppress_write_full_case() {
   need unshare
