@@ -119,6 +119,7 @@ families_rules_case() {
   torch_like right GPUSHIM_SUPPRESSIONS="$PWD/budget.txt"
   expect_status shim 9
   expect_text shim.err 'budget exceeded: 4[.]00 MiB at the peak of GPU 0, '
+  expect_text shim.err '^==[0-9]+==   peak at .*, the largest call site, tensor of PyTorch$'
 }
 add_case "families rules count tensors" families_rules_case
 

@@ -145,6 +145,8 @@ static void judge_peak(const struct judge *judge, uint32_t number, unsigned row)
             largest = gs_group_shown_bytes(held);
             error.freed.stack = held->stack;
             error.freed.api = held->api;
+            snprintf(error.call, sizeof(error.call), "%s",
+                     gs_group_is_parts(held) ? GS_REPORT_PART : "");
         }
     }
     if (!rule->pattern[0]) {
@@ -370,7 +372,9 @@ void gs_report_broken(const struct gs_report_writer *writer, size_t number,
 {
     struct gs_shown_stack stack =
         gs_frame_table_show(writer->frames, writer->config, error->freed.stack);
-    const char *call = gs_report_call(writer, &stack, error->freed.api);
+    const char *call = error->call[0] && !stack.call
+                           ? error->call
+                           : gs_report_call(writer, &stack, error->freed.api);
     char time[24];
 
     gs_text_add(writer->text, "%sERROR %zu: ", writer->prefix, number);
