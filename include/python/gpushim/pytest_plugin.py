@@ -24,6 +24,7 @@ from gpushim import _command, _sites
 
 _RESTARTED = "PYTEST_GPUSHIM_RESTARTED"  # a process that has it was started by _restart
 _TOTALS = {"GPUSHIM_OUTPUT": "csv", "GPUSHIM_OUTPUT_FILE": os.devnull}  # counts what is freed since: _sites.totals
+_COUNTING = {"csv", "pprof", "collapsed-total"}  # formats that have what is freed since
 _MOST_DEVICES = 64  # GS_MAX_DEVICES
 _SCOPE_BYTES = 110  # of the 127 of a scope's name: a number may follow
 _FACTORS = {unit: 1024 ** power for power, unit in enumerate(("", "K", "M", "G", "T"))}
@@ -304,10 +305,11 @@ def _peak_lines(report, scope, device, size, file):
     except _sites.Missing as missing:
         return ["    call sites are missing: %s" % missing]
     if found:
-        head = "    the process's peak was at another time; what the test allocated in all, freed since or not:"
-        return [head, *_sites.lines(found, 0, file)]
-    return ["    call sites are missing: the process's peak was at another time, or of other threads "
-            "(GPUSHIM_OUTPUT=csv lists what the test allocated in all)"]
+        head = "    the process's peak was at another time; what the test allocated in all, freed since or not%s:"
+        return [head % (", of PyTorch only new blocks" if _reserved(device) else ""), *_sites.lines(found, 0, file)]
+    counted = _COUNTING & set(os.environ.get("GPUSHIM_OUTPUT", "").split(","))
+    return ["    call sites are missing: the process's peak was at another time, or of other threads"
+            + ("" if counted else " (GPUSHIM_OUTPUT=csv lists what the test allocated in all)")]
 
 
 # ---- the plugin ------------------------------------------------------------------------
