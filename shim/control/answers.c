@@ -237,10 +237,8 @@ static void answer_report(struct gs_state *state, struct gs_interim what,
     }
     what.text = &out->report;
     /* The program did not ask for it, and must not notice a child that finds lines. */
+    what.lines = gs_report_lines_unheard(!out->lines && gs_child_is_heard_anywhere());
     what.lines.server = out->lines;
-    what.lines.why_none =
-        !out->lines && gs_child_is_heard_anywhere() ? gs_lines_heard : NULL;
-    what.lines.wanted = !what.lines.why_none;
     gs_finish_interim(&what);
     if (what.format && out->report.truncated) {
         gs_answer_refuse(out, "%s", gs_status_text(GS_ERR_HOST_NOMEM));

@@ -535,9 +535,7 @@ void gs_finish_interim(const struct gs_interim *what)
 static void write_detached(void *arg)
 {
     struct gs_state *state = arg;
-    struct gs_report_lines lines = {
-        .why_none = gs_child_is_heard_anywhere() ? gs_lines_heard : NULL};
-    lines.wanted = !lines.why_none;
+    struct gs_report_lines lines = gs_report_lines_unheard(gs_child_is_heard_anywhere());
     collect_data(state, true, gs_outputs_wanted());
     struct gs_report_config config = report_config_of(state, GS_STATE_DETACHED, lines);
     config.running = true;

@@ -173,8 +173,9 @@ static void *wait_for_signals(void *unused)
         if (__atomic_exchange_n(&signals.wants_dump, false, __ATOMIC_ACQ_REL)) {
             char ending[32], name[24];
             snprintf(ending, sizeof(ending), "on %s", gs_signal_name(signals.dump, name));
-            gs_finish_interim(
-                &(struct gs_interim){.ending = ending, .lines.wanted = true});
+            gs_finish_interim(&(struct gs_interim){
+                .ending = ending,
+                .lines = gs_report_lines_unheard(gs_child_is_heard_anywhere())});
         }
         if (__atomic_load_n(&signals.wants_term, __ATOMIC_ACQUIRE)) {
             gs_thread.depth = 0; /* like a thread that calls exit */
@@ -388,15 +389,11 @@ static void write_report(void *(*body)(void *))
 
 /* ---- out of memory ---------------------------------------------------------------- */
 
-/* Why no child process may look up lines now; NULL: it may. The program runs on, and must
- * neither notice the child nor lack its memory. `heard`: gs_child_is_heard of the refused
- * thread. */
-static const char *why_no_lines(bool heard)
+/* Why no child process may look up lines now, although none would notice it; NULL: it may.
+ * The program runs on, and must not lack its memory. */
+static const char *why_no_lines(void)
 {
     struct gs_machine_memory memory;
-    if (heard) {
-        return gs_lines_heard;
-    }
     if (!gs_machine_memory_read("", &memory) ||
         memory.available_bytes < LINES_HOST_BYTES) {
         return "file and line are left out: there is too little host memory for the "
@@ -411,11 +408,13 @@ static const char *why_no_lines(bool heard)
 static void *write_refusal(void *unused)
 {
     gs_thread.depth = 1;
-    const char *why = why_no_lines(asked.heard);
-    asked.what.lines =
-        (struct gs_report_lines){.wanted = !why,
-                                 .most_ms = why ? 0 : LINES_MS - (unsigned)asked.lines_ms,
-                                 .why_none = why};
+    struct gs_report_lines *lines = &asked.what.lines;
+    *lines = gs_report_lines_unheard(asked.heard);
+    if (lines->wanted) {
+        lines->why_none = why_no_lines();
+        lines->wanted = !lines->why_none;
+        lines->most_ms = lines->wanted ? LINES_MS - (unsigned)asked.lines_ms : 0;
+    }
     return write_it(unused);
 }
 
@@ -447,7 +446,8 @@ bool gs_interim_requested(void)
         return false;
     }
     asked.what =
-        (struct gs_interim){.ending = "at the program's request", .lines.wanted = true};
+        (struct gs_interim){.ending = "at the program's request",
+                            .lines = gs_report_lines_unheard(gs_child_is_heard())};
     write_report(write_it);
     return true;
 }
@@ -464,8 +464,10 @@ void gs_interim_context_ends(struct gs_state *state, int device)
     }
     snprintf(asked.note, sizeof(asked.note),
              "a context of GPU %d is about to end, and its memory with it", device);
-    asked.what = (struct gs_interim){
-        .ending = "at a reset", .note = asked.note, .lines.wanted = true};
+    asked.what =
+        (struct gs_interim){.ending = "at a reset",
+                            .note = asked.note,
+                            .lines = gs_report_lines_unheard(gs_child_is_heard())};
     write_report(write_it);
 }
 
@@ -475,10 +477,9 @@ void gs_interim_context_ends(struct gs_state *state, int device)
 static void *write_stack(void *unused)
 {
     struct gs_state *state = gs_state_peek();
-    struct gs_report_lines lines = {.why_none = asked.heard ? gs_lines_heard : NULL};
     gs_thread.depth = 1;
-    lines.wanted = !lines.why_none;
-    struct gs_report_config config = gs_report_settings(&state->options, lines);
+    struct gs_report_config config =
+        gs_report_settings(&state->options, gs_report_lines_unheard(asked.heard));
     bool known = gs_call_site_write(state->tracker, &config, asked.stack, &asked.text);
     asked.outcome = !known                                     ? GS_ERR_NOT_FOUND
                     : asked.text.truncated || !asked.text.data ? GS_ERR_HOST_NOMEM

@@ -18,6 +18,7 @@
 #include "shim/settings/log.h"
 #include "shim/settings/own_thread.h"
 #include "shim/state/state.h"
+#include "tracker/names/child_waits.h"
 
 /* Call sites listed each time. */
 #define CALL_SITES 3
@@ -84,8 +85,8 @@ static uint64_t full_in(struct gs_state *state)
  * thread waits for it. */
 static void write_snapshot(struct gs_state *state)
 {
-    struct gs_report_config config =
-        gs_report_settings(&state->options, (struct gs_report_lines){.wanted = true});
+    struct gs_report_config config = gs_report_settings(
+        &state->options, gs_report_lines_unheard(gs_child_is_heard_anywhere()));
     struct gs_text text = {0};
     struct timespec now;
     (void)clock_gettime(CLOCK_REALTIME, &now);
@@ -116,7 +117,9 @@ static void write_files(struct gs_state *state)
 {
     (void)state;
     gs_finish_interim(&(struct gs_interim){
-        .ending = "at an interval", .lines.wanted = true, .only_files = true});
+        .ending = "at an interval",
+        .lines = gs_report_lines_unheard(gs_child_is_heard_anywhere()),
+        .only_files = true});
 }
 
 /* What the thread does; its own once it runs. */

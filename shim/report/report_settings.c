@@ -19,9 +19,12 @@
 #include "shim/settings/progress.h"
 #include "tracker/report/text/color.h"
 
-const char gs_lines_heard[] =
-    "file and line are left out: the program handles SIGCHLD, and would see the helper "
-    "program end";
+struct gs_report_lines gs_report_lines_unheard(bool heard)
+{
+    static const char why[] = "file and line are left out: the program handles SIGCHLD, "
+                              "and would see the helper program end";
+    return (struct gs_report_lines){.wanted = !heard, .why_none = heard ? why : NULL};
+}
 
 /* Runtime functions that allocate, free, copy or set: their frames, and the ones below,
  * do not belong to the program. */

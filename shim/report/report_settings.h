@@ -18,8 +18,9 @@ struct gs_report_lines {
         *server; /* answers in place of a child; NULL: none does */
 };
 
-/* `why_none` where the program would notice the child (gs_child_is_heard). */
-extern const char gs_lines_heard[];
+/* The lines of a report of a program that goes on: none if it would notice the child.
+ * `heard`: gs_child_is_heard. */
+struct gs_report_lines gs_report_lines_unheard(bool heard);
 
 /* Records whether GPUSHIM_PEAK_MAX is set, to whatever value. */
 void gs_report_settings_start(void);

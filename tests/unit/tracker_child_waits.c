@@ -65,6 +65,28 @@ Test(child_waits, who_blocks_the_signal_hears_of_it)
     cr_expect(gs_child_is_heard_anywhere());
 }
 
+static void *be_open(void *unused)
+{
+    leave_to_default();
+    cr_expect_not(gs_child_is_heard());
+    cr_expect(gs_child_is_heard_anywhere());
+    return unused;
+}
+
+/* Alone sees: a thread of the driver's, open to the signal, beside a program that waits for
+ * it in its first thread. */
+Test(child_waits, the_first_thread_decides)
+{
+    sigset_t children;
+    pthread_t thread;
+
+    sigemptyset(&children);
+    sigaddset(&children, SIGCHLD);
+    pthread_sigmask(SIG_BLOCK, &children, NULL);
+    cr_assert_eq(pthread_create(&thread, NULL, be_open, NULL), 0);
+    pthread_join(thread, NULL);
+}
+
 static void *await_signal(void *set)
 {
     int number;

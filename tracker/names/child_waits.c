@@ -70,8 +70,7 @@ static bool thread_waits(const char *id)
     return is_wait_for_any(text);
 }
 
-/* Calls `find` with the number of each thread until it returns true, and returns that. */
-static bool any_thread(bool (*find)(const char *id))
+static bool any_thread_waits(void)
 {
     DIR *threads = opendir(TASKS);
     const struct dirent *entry;
@@ -79,7 +78,7 @@ static bool any_thread(bool (*find)(const char *id))
 
     /* NOLINTNEXTLINE(concurrency-mt-unsafe): the folder is this call's own */
     while (threads != NULL && !found && (entry = readdir(threads)) != NULL) {
-        found = entry->d_name[0] != '.' && find(entry->d_name);
+        found = entry->d_name[0] != '.' && thread_waits(entry->d_name);
     }
     if (threads != NULL) {
         closedir(threads);
@@ -115,7 +114,7 @@ static bool is_traced_unawares(void)
 
 bool gs_child_waits(void)
 {
-    return any_thread(thread_waits) || is_traced_unawares();
+    return any_thread_waits() || is_traced_unawares();
 }
 
 static bool has_handler(void)
@@ -134,14 +133,15 @@ bool gs_child_is_heard(void)
            sigismember(&blocked, SIGCHLD) != 0;
 }
 
-/* Then the signal is ignored: it goes to this thread if no other is open to it. The
- * library's own threads block it. */
-static bool is_open(const char *id)
+/* Whether the program's first thread does not block the signal, which is then ignored. Who
+ * waits for it by a signalfd or sigwait() blocks it there, before it starts threads; other
+ * threads, such as the driver's, may be open to it even so. */
+static bool is_open(void)
 {
     const char *blocked;
     char path[64], text[1536]; /* longer with very many groups: then it is not open */
 
-    snprintf(path, sizeof(path), TASKS "/%.20s/status", id);
+    snprintf(path, sizeof(path), TASKS "/%d/status", (int)getpid());
     (void)gs_read_text(path, text, sizeof(text));
     blocked = strstr(text, "\nSigBlk:");
     return blocked != NULL &&
@@ -156,7 +156,7 @@ bool gs_child_is_heard_anywhere(void)
     uint64_t wait_ns = 1000000;
 
     for (int look = 0; look < LOOKS && !has_handler(); look++) {
-        if (any_thread(is_open)) {
+        if (is_open()) {
             return false;
         }
         gs_nap(wait_ns);

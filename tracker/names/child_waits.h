@@ -15,7 +15,7 @@ bool gs_child_waits(void);
  * blocks SIGCHLD in the calling thread, one of the program's, as for a signalfd. */
 bool gs_child_is_heard(void);
 /* As gs_child_is_heard, from a thread of the library's: the program handles SIGCHLD, or
- * all of its threads block it. Also true if the kernel does not tell. */
+ * its first thread blocks it. Also true if the kernel does not tell. */
 bool gs_child_is_heard_anywhere(void);
 
 #endif

@@ -739,6 +739,23 @@ add_case "control export of what hears of children" control_export_child_case pa
 add_case "control export of what blocks the signal of children" control_export_child_case blocker
 add_case "control of what blocks the signal of children" control_child_case blocker
 
+# Alone sees: a helper's end that reaches the program, from a report on a signal or at an interval.
+control_unasked_case() {
+  control_start program GPUSHIM_LOG_FILE=asked.log GPUSHIM_REPORT_ON=exit,USR1 GPUSHIM_OUTPUT=json \
+    GPUSHIM_OUTPUT_FILE=asked.json GPUSHIM_INTERVAL=output:100ms -- "$apps/asked_linked" "$PWD/over" "$1"
+  kill -USR1 "$pid"
+  await 25 grep -qs 'still running$' asked.log || fail "no report on the signal"
+  await 25 grep -qs '"ending": "at an interval"' asked.json || fail "no file at an interval"
+  expect_no_text program.out 'a child has ended'
+  expect_text asked.log "^==$pid== +#0 hold "
+  expect_text asked.log "^==$pid== Note: file and line are left out: the program handles SIGCHLD"
+  control_end
+  [[ $1 == parent ]] || expect_text program.out 'no child'
+}
+for way in parent blocker; do
+  add_case "reports beside a program that hears of children, $way" control_unasked_case "$way"
+done
+
 # As many signals wait as may: the thread hears that it must end.
 control_queue_case() {
   same_as_native -- bash -c 'ulimit -i 0; exec "$0" last' "$apps/alike_linked"
