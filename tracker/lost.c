@@ -13,6 +13,7 @@
  *        record changes during the scan; lost_lock for the groups.
  * Design: docs/tracker.md
  */
+#include "gs_float_mode.h"
 #include "tracker/peaks.h"
 #include "tracker/tracker_internal.h"
 
@@ -105,6 +106,7 @@ void gs_tracker_lose_context(struct gs_tracker *tracker, uint64_t context, unsig
     }
     int saved = errno;
     uint64_t now = gs_tracker_now(tracker);
+    struct gs_float_mode mode = gs_float_mode_begin(); /* for the weights of samples */
 
     gs_tracker_lock_take(&tracker->lose_lock, GS_RANK_LOSE);
     (void)gs_shard_enter(tracker); /* gives this thread a shard */
@@ -122,5 +124,6 @@ void gs_tracker_lose_context(struct gs_tracker *tracker, uint64_t context, unsig
     gs_tracker_lock_give(&tracker->lost_lock, GS_RANK_LOST);
     gs_slots_open_all();
     gs_tracker_lock_give(&tracker->lose_lock, GS_RANK_LOSE);
+    gs_float_mode_end(mode);
     errno = saved;
 }

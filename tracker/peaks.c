@@ -7,6 +7,7 @@
  *
  * Owns, Locks: see peaks.h.   Design: docs/tracker.md, "Peaks"
  */
+#include "gs_float_mode.h"
 #include "gs_wait.h"
 #include "tracker/likely.h"
 #include "tracker/peaks.h"
@@ -123,6 +124,8 @@ static void drop_past_sites(struct gs_tracker *tracker)
  * dropped, and the call sites of the peak sum to less than the peak. */
 static void move_to_table(struct gs_tracker *tracker, struct gs_since *since)
 {
+    struct gs_float_mode mode = gs_float_mode_begin(); /* for the weights of samples */
+
     gs_tracker_lock_take(&tracker->since_lock, GS_RANK_SINCE);
     if (tracker->since.count >= tracker->since_room) {
         drop_past_sites(tracker);
@@ -144,6 +147,7 @@ static void move_to_table(struct gs_tracker *tracker, struct gs_since *since)
     }
     tracker->since_spills++;
     gs_tracker_lock_give(&tracker->since_lock, GS_RANK_SINCE);
+    gs_float_mode_end(mode);
     since->count = 0;
 }
 

@@ -8,6 +8,7 @@
  * Owns:  the life of struct gs_tracker.   Locks: see tracker_lock.h, thread_slots.h.
  * Design: docs/tracker.md
  */
+#include "gs_float_mode.h"
 #include "tracker/peaks.h"
 #include "tracker/scope_totals.h"
 #include "tracker/tracker_internal.h"
@@ -320,9 +321,12 @@ uint32_t gs_tracker_add_scoped_block(struct gs_tracker *tracker, uint64_t addr,
 void gs_tracker_tally(struct gs_tracker *tracker, const struct gs_allocation *allocation)
 {
     if (tracker && tracker->tally) {
+        struct gs_float_mode mode = gs_float_mode_begin();
+
         gs_tally_add(tracker->tally, allocation,
                      gs_phases_now(tracker->config.phases, gs_tracker_now(tracker)),
                      gs_tracker_weight(tracker, allocation));
+        gs_float_mode_end(mode);
     }
 }
 

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gs_float_mode.h"
 #include "gs_locks.h"
 
 #define PAGEABLE_MIN 10u /* copies */
@@ -72,8 +73,12 @@ static uint32_t find(struct gs_transfers *transfers, const struct gs_transfer *c
 /* In bytes a second; 0: not measured. */
 static uint64_t rate_of(const struct gs_transfer *copy)
 {
-    return copy->took_ns ? (uint64_t)((double)copy->bytes * 1e9 / (double)copy->took_ns)
-                         : 0;
+    const struct gs_float_mode mode = gs_float_mode_begin();
+    const uint64_t rate =
+        copy->took_ns ? (uint64_t)((double)copy->bytes * 1e9 / (double)copy->took_ns) : 0;
+
+    gs_float_mode_end(mode);
+    return rate;
 }
 
 static void add_to_way(struct gs_transfers *transfers, const struct gs_transfer *copy)

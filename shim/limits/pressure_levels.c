@@ -6,6 +6,7 @@
  *
  * Owns:  nothing.   Lock: none.   Design: docs/tuning.md
  */
+#include "gs_float_mode.h"
 #include "shim/limits/list_item.h"
 #include "shim/limits/pressure_levels.h"
 
@@ -131,6 +132,8 @@ const char *gs_pressure_parse(const char *text, struct gs_pressure_levels *out)
 {
     const char *wrong = NULL;
     struct seen seen = {0};
+    struct gs_float_mode mode =
+        gs_float_mode_begin(); /* the program's first call reads */
 
     *out = shipped;
     for (const char *next = text; *text && !wrong; text = next) {
@@ -146,6 +149,7 @@ const char *gs_pressure_parse(const char *text, struct gs_pressure_levels *out)
     if (wrong) {
         *out = shipped;
     }
+    gs_float_mode_end(mode);
     return wrong;
 }
 

@@ -40,23 +40,33 @@ float_case() {
 #define _GNU_SOURCE
 #include <fenv.h>
 #include <stdio.h>
-extern int cudaMalloc(void **, size_t), cudaFree(void *), cudaDeviceSynchronize(void);
+#define COPIED ((size_t)48 << 20)
+extern int cudaMalloc(void **, size_t), cudaMallocHost(void **, size_t), cudaFree(void *);
+extern int cudaMemcpy(void *, const void *, size_t, int), cudaDeviceReset(void);
+static void copies(void)
+{
+    void *device = NULL, *host = NULL;
+    if (cudaMalloc(&device, COPIED) != 0 || cudaMallocHost(&host, COPIED) != 0)
+        return;
+    for (size_t i = 1; i < 10; i++)
+        (void)!cudaMemcpy(host, device, COPIED - i * 777, 2);
+}
 int main(void)
 {
     void *block = NULL;
     int raised;
-    cudaFree(NULL);
     feclearexcept(FE_ALL_EXCEPT);
     for (int trapped = 0; trapped < 2; trapped++) {
         if (trapped)
             feenableexcept(FE_ALL_EXCEPT);
+        copies();
         for (size_t i = 1; i < 300; i++)
             if (cudaMalloc(&block, i * 1000) != 0 || (i % 3 != 0 && cudaFree(block) != 0))
                 return 1;
-        raised = cudaMalloc(&block, (size_t)1 << 40) == 2 ? fetestexcept(FE_ALL_EXCEPT) : -1;
+        raised = cudaMalloc(&block, (size_t)1 << 40) == 2 && cudaDeviceReset() == 0 ? fetestexcept(FE_ALL_EXCEPT) : -1;
         printf("raised %d, trapped %d\n", raised, fegetexcept());
     }
-    return 0;
+    return cudaMalloc(&block, 1000);
 }
 C
   gcc floats.c -o floats -L"$build/sim" -lcudart -lm || fail "gcc"
@@ -64,8 +74,10 @@ C
   expect_text shim.err 'LEAK 1: '
 }
 add_case "process with trapped floating-point exceptions" float_case
-add_case "process with trapped floating-point exceptions, sampled" float_case GPUSHIM_STACK=sample:4K GPUSHIM_INTERVAL=20ms
+add_case "process with trapped floating-point exceptions, sampled" float_case GPUSHIM_STACK=sample:4K GPUSHIM_INTERVAL=20ms \
+  GPUSHIM_OUTPUT=csv
 add_case "process with trapped floating-point exceptions, pressure" float_case GPUSHIM_PRESSURE=warning:0.1=shrink:0.05
+add_case "process with trapped floating-point exceptions, copies" float_case GPUSHIM_CHECK=transfers
 
 # Nothing is said for a child that only execs.
 # vfork_case WAY
