@@ -28,6 +28,7 @@
 #include "shim/link/linker.h"
 #include "shim/parts.h"
 #include "shim/report/finish.h"
+#include "shim/report/interim.h"
 #include "shim/report/trace_stacks.h"
 #include "shim/settings/environment.h"
 #include "shim/settings/own_thread.h"
@@ -103,6 +104,9 @@ static void report_and_end(int status, const char *ending)
     gs_trace_close();
     gs_trace_stacks_write();
     gs_coverage_flush();
+    if (gs_interim_terminates()) {
+        gs_interim_terminate();
+    }
     if (changed != status) {
         fflush(NULL);
         end_now(changed);
@@ -183,6 +187,9 @@ __attribute__((noreturn)) static void exit_at_once(int status, exit_fn *end)
      * vfork, or have a filter that ends it for any. */
     if (gs_trace_file_is_late() && !gs_stacks_in_signal_handler()) {
         gs_trace_stacks_write();
+    }
+    if (gs_interim_terminates()) {
+        gs_interim_terminate();
     }
     gs_uncancelled_end(before); /* in a vfork child the state is the parent's */
     end_by(end, status);

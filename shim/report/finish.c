@@ -482,7 +482,7 @@ static __attribute__((noinline)) bool report(const char *ending, bool again)
 bool gs_finish_report(const char *ending, bool again)
 {
     __builtin_unwind_init();
-    bool bad = report(ending, again);
+    bool bad = report(gs_interim_terminates() ? "SIGTERM" : ending, again);
     __asm__ volatile("" : "+r"(bad)); /* no tail call: this frame stays */
     return bad;
 }

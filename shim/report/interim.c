@@ -96,6 +96,16 @@ static void end_by(int number)
     (void)kill((pid_t)syscall(SYS_getpid), number);
 }
 
+bool gs_interim_terminates(void)
+{
+    return __atomic_load_n(&signals.wants_term, __ATOMIC_ACQUIRE) && is_ours(signals.pid);
+}
+
+void gs_interim_terminate(void)
+{
+    end_by(SIGTERM);
+}
+
 /* Async-signal-safe. A second SIGTERM ends the process at once. */
 static void on_signal(int number)
 {
@@ -177,10 +187,10 @@ static void *wait_for_signals(void *unused)
                 .ending = ending,
                 .lines = gs_report_lines_unheard(gs_child_is_heard_anywhere())});
         }
-        if (__atomic_load_n(&signals.wants_term, __ATOMIC_ACQUIRE)) {
+        if (gs_interim_terminates()) {
             gs_thread.depth = 0; /* like a thread that calls exit */
             (void)gs_finish_report("SIGTERM", false);
-            end_by(SIGTERM);
+            gs_interim_terminate();
             return NULL;
         }
     }

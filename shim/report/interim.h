@@ -14,6 +14,12 @@
  * tracked. */
 void gs_interim_start(const struct gs_options *options, struct gs_tracker *tracker);
 
+/* Whether SIGTERM has asked for the last report: the process ends by the signal, also if a
+ * thread that it interrupted ends the process first. Async-signal-safe. */
+bool gs_interim_terminates(void);
+/* Ends the process by SIGTERM. */
+void gs_interim_terminate(void);
+
 /* Logs each switch of the tracker by a signal that was not logged yet. */
 void gs_interim_log_switches(void);
 

@@ -6,6 +6,7 @@
  *   interim_WAY small        the same by a thread with a small stack
  *   interim_WAY usr1 FILE    sends itself SIGUSR1 until FILE is there, goes on
  *   interim_WAY term         sends itself SIGTERM
+ *   interim_WAY woken        is sent SIGTERM, and ends with 0 if it goes on
  *   interim_WAY own          handles SIGUSR1 itself, from before the first CUDA call
  *   interim_WAY child        a child that made no CUDA call gets SIGUSR1
  */
@@ -121,6 +122,14 @@ int main(int argc, char **argv)
     else if (strcmp(what, "term") == 0) {
         raise(SIGTERM);
         sleep(60);
+    } else if (strcmp(what, "woken") == 0) {
+        if (fork() == 0) {
+            usleep(100000);
+            kill(getppid(), SIGTERM);
+            _exit(0);
+        }
+        pause(); /* a handler wakes it */
+        return 0;
     } else if (strcmp(what, "own") == 0)
         raise(SIGUSR1);
     else if (strcmp(what, "child") == 0)

@@ -84,6 +84,18 @@ for way in shared static linked; do
   add_case "interim SIGTERM $way" interim_term_case "$way"
 done
 
+# Alone sees: a program that the handler wakes, and that ends with a status of its own before the report is written.
+interim_woken_case() {
+  native native "$apps/interim_linked" woken
+  expect_status native 143
+  for _ in 1 2 3 4 5; do
+    preloaded shim GPUSHIM_REPORT_ON=exit,oom,term -- "$apps/interim_linked" woken
+    expect_same native shim
+    expect_count shim.err '^==[0-9]+== gpushim [0-9.]+: .*  SIGTERM$' 1
+  done
+}
+add_case "interim SIGTERM, of a program that it wakes" interim_woken_case
+
 # What is about to be lost is written before it is.
 interim_reset_case() {
   same_as_native GPUSHIM_REPORT_ON=reset,oom -- "$apps/reset_$1"
