@@ -87,6 +87,56 @@ small_stack_options "red zones" GPUSHIM_CHECK=redzone:256,args,transfers,fill:ze
 small_stack_options "lazy frees" GPUSHIM_FREE_SYNC=lazy
 small_stack_options "a report of each reset" GPUSHIM_REPORT_ON=reset,oom GPUSHIM_VERBOSE=3
 
+# A handler on an alternate stack of 8 KiB, of which its frame takes some 3.5: wrong frees there name what they were
+# given. Alone sees: what only a free that is wrong needs beyond a right one.
+small_handler_case() {
+  need gcc
+  cat >handler.c <<'C'
+#define _GNU_SOURCE
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#define BYTES 8192
+extern int cudaMalloc(void **, size_t), cudaFree(void *);
+static int wrong;
+static void handler(int number)
+{
+    void *block = NULL;
+    (void)number;
+    wrong += cudaMalloc(&block, 5000) != 0;
+    wrong += cudaFree(block) != 0;
+    wrong += cudaFree(block) != 1;
+    wrong += cudaFree((void *)999) != 1;
+}
+int main(void)
+{
+    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_ONSTACK};
+    char *at = mmap(NULL, 4096 + BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    stack_t stack = {.ss_sp = at + 4096, .ss_size = BYTES};
+    void *block;
+    if (sysconf(_SC_MINSIGSTKSZ) > 4096)
+        return puts("no room"), 0;
+    if (mprotect(at, 4096, PROT_NONE) != 0 || sigaltstack(&stack, NULL) != 0 || cudaMalloc(&block, 5000) != 0)
+        return 1;
+    sigaction(SIGUSR1, &action, NULL);
+    for (int i = 0; i < 3; i++)
+        raise(SIGUSR1);
+    printf("%d wrong answers\n", wrong);
+    return 0;
+}
+C
+  gcc handler.c -o handler -L"$build/sim" -lcudart || fail "gcc"
+  native native ./handler
+  grep -q 'no room' native.out && skip "a processor with small signal frames"
+  expect_text native.out '^0 wrong answers$'
+  preloaded shim -- ./handler
+  expect_same native shim
+  expect_text shim.err 'SUMMARY: gpushim: [1-9] errors'
+}
+add_case "small stacks handler of 8192, wrong frees" small_handler_case
+
 # The first thread's own stack: natively the program runs.
 # small_main_case KIB
 small_main_case() {
