@@ -19,6 +19,7 @@
 #include "gs_wait.h"
 #include "shim/settings/checkers.h"
 #include "shim/settings/thread.h"
+#include "tracker/stacks/alt_stack.h"
 
 #define STACK_BYTES (1u << 20)
 #define MOST        16u
@@ -65,13 +66,22 @@ static struct slot *claim(void)
     return NULL;
 }
 
-static bool create(struct slot *slot)
+/* The C library needs 4 KiB of stack, and its symbols are not bound yet. */
+#define CREATE_BYTES ((size_t)8 << 10)
+
+struct creation {
+    struct slot *slot;
+    bool done;
+};
+
+static void create(void *arg)
 {
+    struct creation *creation = arg;
     sigset_t all, trap, was;
     pthread_attr_t attributes;
     pthread_t thread;
     if (pthread_attr_init(&attributes) != 0) {
-        return false;
+        return;
     }
     (void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     (void)pthread_attr_setstacksize(&attributes, STACK_BYTES);
@@ -82,10 +92,9 @@ static bool create(struct slot *slot)
     /* A filter that traps, of the program or around it, ends the process where its
      * handler cannot run. */
     (void)pthread_sigmask(SIG_UNBLOCK, &trap, NULL);
-    bool created = pthread_create(&thread, &attributes, run, slot) == 0;
+    creation->done = pthread_create(&thread, &attributes, run, creation->slot) == 0;
     (void)pthread_sigmask(SIG_SETMASK, &was, NULL);
     (void)pthread_attr_destroy(&attributes);
-    return created;
 }
 
 bool gs_own_thread(const char *name, void *(*body)(void *))
@@ -97,7 +106,9 @@ bool gs_own_thread(const char *name, void *(*body)(void *))
     }
     slot->name = name;
     slot->body = body;
-    if (!create(slot)) {
+    struct creation creation = {.slot = slot};
+    gs_alt_stack_call(CREATE_BYTES, create, &creation);
+    if (!creation.done) {
         __atomic_store_n(&slot->taken, false, __ATOMIC_RELEASE);
         return false;
     }

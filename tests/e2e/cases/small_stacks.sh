@@ -88,7 +88,9 @@ small_stack_options "lazy frees" GPUSHIM_FREE_SYNC=lazy
 small_stack_options "a report of each reset" GPUSHIM_REPORT_ON=reset,oom GPUSHIM_VERBOSE=3
 
 # A handler on an alternate stack of 8 KiB, of which its frame takes some 3.5: wrong frees there name what they were
-# given. Alone sees: what only a free that is wrong needs beyond a right one.
+# given. Alone sees: what only a free that is wrong needs beyond a right one; and the thread that a context's first
+# allocation starts.
+# small_handler_case [first]
 small_handler_case() {
   need gcc
   cat >handler.c <<'C'
@@ -99,18 +101,20 @@ small_handler_case() {
 #include <sys/mman.h>
 #include <unistd.h>
 #define BYTES 8192
-extern int cudaMalloc(void **, size_t), cudaFree(void *);
+extern int cudaMalloc(void **, size_t), cudaFree(void *), cudaStreamCreate(void **);
 static int wrong;
 static void handler(int number)
 {
     void *block = NULL;
-    (void)number;
+    volatile char of_its_own[256];
+    of_its_own[0] = (char)number;
+    (void)of_its_own[0];
     wrong += cudaMalloc(&block, 5000) != 0;
     wrong += cudaFree(block) != 0;
     wrong += cudaFree(block) != 1;
     wrong += cudaFree((void *)999) != 1;
 }
-int main(void)
+int main(int argc, char **argv)
 {
     struct sigaction action = {.sa_handler = handler, .sa_flags = SA_ONSTACK};
     char *at = mmap(NULL, 4096 + BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -118,7 +122,9 @@ int main(void)
     void *block;
     if (sysconf(_SC_MINSIGSTKSZ) > 4096)
         return puts("no room"), 0;
-    if (mprotect(at, 4096, PROT_NONE) != 0 || sigaltstack(&stack, NULL) != 0 || cudaMalloc(&block, 5000) != 0)
+    (void)argv;
+    if (mprotect(at, 4096, PROT_NONE) != 0 || sigaltstack(&stack, NULL) != 0 ||
+        (argc > 1 ? cudaStreamCreate(&block) : cudaMalloc(&block, 5000)) != 0)
         return 1;
     sigaction(SIGUSR1, &action, NULL);
     for (int i = 0; i < 3; i++)
@@ -128,14 +134,15 @@ int main(void)
 }
 C
   gcc handler.c -o handler -L"$build/sim" -lcudart || fail "gcc"
-  native native ./handler
+  native native ./handler "$@"
   grep -q 'no room' native.out && skip "a processor with small signal frames"
   expect_text native.out '^0 wrong answers$'
-  preloaded shim -- ./handler
+  preloaded shim -- ./handler "$@"
   expect_same native shim
   expect_text shim.err 'SUMMARY: gpushim: [1-9] errors'
 }
 add_case "small stacks handler of 8192, wrong frees" small_handler_case
+add_case "small stacks handler of 8192, a context's first call" small_handler_case first
 
 # The first thread's own stack: natively the program runs.
 # small_main_case KIB
