@@ -285,11 +285,15 @@ int madvise(void *at, size_t bytes, int advice)
     return (int)CALL(SYS_madvise, at, bytes, advice, 0, 0, 0);
 }
 
+/* The library reads its own process alone. By the process's number the kernel finds the
+ * first thread, which has no memory once it has ended; by this thread's it finds this. */
 ssize_t process_vm_readv(pid_t pid, const struct iovec *local, unsigned long count,
                          const struct iovec *remote, unsigned long remote_count,
                          unsigned long flags)
 {
-    return CALL(SYS_process_vm_readv, pid, local, count, remote, remote_count, flags);
+    (void)pid;
+    return CALL(SYS_process_vm_readv, CALL(SYS_gettid, 0, 0, 0, 0, 0, 0), local, count,
+                remote, remote_count, flags);
 }
 
 /* ---- the process ---------------------------------------------------------------------

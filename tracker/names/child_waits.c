@@ -70,7 +70,8 @@ static bool thread_waits(const char *id)
     return is_wait_for_any(text);
 }
 
-static bool any_thread_waits(void)
+/* Calls `find` with the number of each thread until it returns true, and returns that. */
+static bool any_thread(bool (*find)(const char *id))
 {
     DIR *threads = opendir(TASKS);
     const struct dirent *entry;
@@ -78,7 +79,7 @@ static bool any_thread_waits(void)
 
     /* NOLINTNEXTLINE(concurrency-mt-unsafe): the folder is this call's own */
     while (threads != NULL && !found && (entry = readdir(threads)) != NULL) {
-        found = entry->d_name[0] != '.' && thread_waits(entry->d_name);
+        found = entry->d_name[0] != '.' && find(entry->d_name);
     }
     if (threads != NULL) {
         closedir(threads);
@@ -114,7 +115,7 @@ static bool is_traced_unawares(void)
 
 bool gs_child_waits(void)
 {
-    return any_thread_waits() || is_traced_unawares();
+    return any_thread(thread_waits) || is_traced_unawares();
 }
 
 static bool has_handler(void)
@@ -133,19 +134,42 @@ bool gs_child_is_heard(void)
            sigismember(&blocked, SIGCHLD) != 0;
 }
 
-/* Whether the program's first thread does not block the signal, which is then ignored. Who
- * waits for it by a signalfd or sigwait() blocks it there, before it starts threads; other
- * threads, such as the driver's, may be open to it even so. */
-static bool is_open(void)
+/* What a thread does with the signal. */
+enum hearing { HAS_ENDED, LETS_IT_PASS, BLOCKS_IT };
+
+static enum hearing hearing_of(const char *id)
 {
     const char *blocked;
     char path[64], text[1536]; /* longer with very many groups: then it is not open */
 
-    snprintf(path, sizeof(path), TASKS "/%d/status", (int)getpid());
+    snprintf(path, sizeof(path), TASKS "/%.20s/status", id);
     (void)gs_read_text(path, text, sizeof(text));
+    if (strstr(text, "\nState:\tZ") != NULL) {
+        return HAS_ENDED;
+    }
     blocked = strstr(text, "\nSigBlk:");
     return blocked != NULL &&
-           (strtoull(blocked + strlen("\nSigBlk:"), NULL, 16) & CHILD_SIGNAL) == 0;
+                   (strtoull(blocked + strlen("\nSigBlk:"), NULL, 16) & CHILD_SIGNAL) == 0
+               ? LETS_IT_PASS
+               : BLOCKS_IT;
+}
+
+static bool is_open(const char *id)
+{
+    return hearing_of(id) == LETS_IT_PASS;
+}
+
+/* Whether the program's first thread does not block the signal, which is then ignored. Who
+ * waits for it by a signalfd or sigwait() blocks it there, before it starts threads; other
+ * threads, such as the driver's, may be open to it even so. They decide where the first has
+ * ended. */
+static bool is_ignored(void)
+{
+    char first[24];
+
+    snprintf(first, sizeof(first), "%d", (int)getpid());
+    enum hearing hearing = hearing_of(first);
+    return hearing == HAS_ENDED ? any_thread(is_open) : hearing == LETS_IT_PASS;
 }
 
 /* A thread blocks all signals for a moment while it creates another one, forks, or calls
@@ -156,7 +180,7 @@ bool gs_child_is_heard_anywhere(void)
     uint64_t wait_ns = 1000000;
 
     for (int look = 0; look < LOOKS && !has_handler(); look++) {
-        if (is_open()) {
+        if (is_ignored()) {
             return false;
         }
         gs_nap(wait_ns);

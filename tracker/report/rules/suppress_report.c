@@ -356,7 +356,9 @@ void gs_report_suppress(const struct gs_tracker *tracker,
     if (data->groups.count == 0 && data->errors_kept == 0) {
         return;
     }
-    gs_report_find_cached(tracker, config, source, true, data);
+    if (gs_suppressions_need_names(matcher.rules)) {
+        gs_report_find_cached(tracker, config, source, true, data);
+    }
     apply_rules(&matcher, data);
     gs_report_find_cached(tracker, config, source, false, data);
     if (data->groups.count > 0) {
