@@ -329,7 +329,8 @@ const char *gs_rules_refusal(const char *path)
     char *text = NULL;
     int fd = gs_link_open(path, O_RDONLY | O_NONBLOCK, NULL);
     if (fd < 0) {
-        return errno == ENOENT ? NULL : gs_output_error_text(errno);
+        bool missing = errno == ENOENT || errno == ENOTDIR; /* the file, or its folder */
+        return missing ? NULL : gs_output_error_text(errno);
     }
     const char *problem = read_rules(fd, &text, &length);
     free(text);

@@ -535,20 +535,27 @@ static const char *load(struct request *request, struct gs_target *target)
     return why;
 }
 
-/* Whether the process has ended, or is about to: it has no memory any more. That of a
- * process which executes a program changes at once. */
-static bool has_ended(pid_t pid)
+/* Whether a thread has no memory any more, or there is none of the number. */
+static bool lacks_memory(pid_t thread)
 {
     char path[48], pages[2] = "";
-    (void)snprintf(path, sizeof(path), "/proc/%d/statm", (int)gs_living_thread(pid));
+    (void)snprintf(path, sizeof(path), "/proc/%d/statm", (int)thread);
     int file = open(path, O_RDONLY | O_CLOEXEC);
-    bool ended = file < 0 ? errno == ENOENT
+    bool lacks = file < 0 ? errno == ENOENT
                           : read(file, pages, sizeof(pages)) == (ssize_t)sizeof(pages) &&
                                 memcmp(pages, "0 ", sizeof(pages)) == 0;
     if (file >= 0) {
         close(file);
     }
-    return ended;
+    return lacks;
+}
+
+/* Whether the process has ended, or is about to: it has no memory any more. That of a
+ * process which executes a program changes at once. Its first thread alone may end
+ * between the two looks. */
+static bool has_ended(pid_t pid)
+{
+    return lacks_memory(gs_living_thread(pid)) && lacks_memory(gs_living_thread(pid));
 }
 
 /* Returns true if the process may still load its C library, or has executed another
@@ -606,6 +613,9 @@ const char *gs_inject(pid_t pid, const char *library, const char *entry,
     const char *why = gs_arch_refuse();
     if (!why) {
         why = gs_inject_refuse(pid);
+    }
+    if (why && strcmp(why, gone) == 0 && !has_ended(pid)) {
+        why = gs_inject_refuse(pid); /* its first thread alone has ended */
     }
     if (why) {
         return why;

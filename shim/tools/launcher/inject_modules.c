@@ -415,6 +415,9 @@ const char *gs_target_read(struct gs_target *target)
 {
     target->maps_count = target->modules_count = 0;
     const char *why = read_maps(target);
+    if (!why && target->maps_count == 0) {
+        why = read_maps(target); /* the thread that it was read of may have ended */
+    }
     if (why || target->read_ns) {
         target->read_ns = gs_now_ns();
         return !why && target->maps_count == 0 ? "it has ended" : why;
