@@ -555,7 +555,11 @@ static bool lacks_memory(pid_t thread)
  * between the two looks. */
 static bool has_ended(pid_t pid)
 {
-    return lacks_memory(gs_living_thread(pid)) && lacks_memory(gs_living_thread(pid));
+    bool lacks = lacks_memory(gs_living_thread(pid));
+    if (lacks) {
+        lacks = lacks_memory(gs_living_thread(pid));
+    }
+    return lacks;
 }
 
 /* Returns true if the process may still load its C library, or has executed another
