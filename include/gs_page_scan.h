@@ -15,8 +15,8 @@
 
 #include "gs_base.h"
 
-/* Bits of an entry. A page that is swapped out and a guard has no data
- * (MADV_GUARD_INSTALL). */
+/* Bits of an entry. A page that is both swapped out and a guard (MADV_GUARD_INSTALL) holds
+ * no data. */
 #define GS_PAGE_PRESENT  (UINT64_C(1) << 63)
 #define GS_PAGE_SWAPPED  (UINT64_C(1) << 62)
 #define GS_PAGE_OF_FILE  (UINT64_C(1) << 61) /* or shared memory */

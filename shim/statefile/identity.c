@@ -14,9 +14,6 @@
 void gs_command_line(char out[GS_COMMAND_BYTES + 8])
 {
     size_t length = gs_read_text("/proc/thread-self/cmdline", out, GS_COMMAND_BYTES + 2);
-    if (length == 0) { /* the first thread has ended */
-        length = gs_read_text("/proc/thread-self/cmdline", out, GS_COMMAND_BYTES + 2);
-    }
     if (length == 0) {
         strcpy(out, "?");
         return;

@@ -192,7 +192,7 @@ Test(function_words, finds_words_below_a_stack_without_a_guard)
 }
 
 /* Sanitizers, virtual machines and runtimes reserve terabytes: read entry by entry, 16 of
- * them take minutes, in which all threads are stopped. */
+ * them take long, in which all threads are stopped. Alone sees that. */
 Test(function_words, of_reserved_terabytes_reads_what_is_there, .timeout = 60)
 {
     const size_t reserved = (size_t)16 << 40, far = (size_t)9 << 40;
@@ -217,6 +217,8 @@ Test(function_words, of_reserved_terabytes_reads_what_is_there, .timeout = 60)
     struct gs_function_words_result result;
     cr_expect_null(gs_function_words_scan(child, &all, true, &result));
     cr_expect_lt(result.bytes, (uint64_t)4 << 30);
+    cr_expect_eq(result.asked, 0u, "%llu pages one by one",
+                 (unsigned long long)result.asked);
     cr_assert_eq(kill(child, SIGCONT), 0);
     cr_assert_eq(waitpid(child, &status, 0), child);
     cr_expect_eq(status, 0, "status %d", WEXITSTATUS(status));

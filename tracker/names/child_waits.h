@@ -8,8 +8,8 @@
 #include "gs_base.h"
 
 /* True if a thread is inside wait(), sigwait() or a similar call that would also return
- * for a new child of ours, or if the end of a child would stop the process for ever (traced by a
- * parent that does not know it). False also if the kernel does not tell. */
+ * for a new child of ours, or if the end of a child would stop the process for ever
+ * (traced by a parent that does not know it). False also if the kernel does not tell. */
 bool gs_child_waits(void);
 /* True if the program would notice that a child of ours has ended: it handles SIGCHLD, or
  * blocks SIGCHLD in the calling thread, one of the program's, as for a signalfd. */

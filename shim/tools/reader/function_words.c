@@ -202,6 +202,7 @@ static void read_chunk(struct reader *reader, uint64_t address, size_t bytes)
 {
     const struct scan *scan = reader->scan;
     size_t count = bytes / scan->page_bytes;
+    reader->result.asked += count;
     ssize_t wanted = (ssize_t)(count * sizeof(uint64_t));
     off_t at = (off_t)(address / scan->page_bytes * sizeof(uint64_t));
     if (scan->pages < 0 ||
@@ -371,6 +372,7 @@ static const char *read_all(struct scan *scan, struct gs_function_words_result *
         out->replaced += readers[i].result.replaced;
         out->bytes += readers[i].result.bytes;
         out->unreadable += readers[i].result.unreadable;
+        out->asked += readers[i].result.asked;
         free(readers[i].chunk);
         free(readers[i].page_words);
     }

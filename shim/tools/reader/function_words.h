@@ -44,6 +44,7 @@ struct gs_function_words_result {
     uint64_t replaced;   /* of them */
     uint64_t bytes;      /* of memory that was read */
     uint64_t unreadable; /* bytes that could not be read */
+    uint64_t asked;      /* pages of which each was looked up: below Linux 6.7 all */
 };
 
 /* Sorts the pairs; of several pairs with one `from` the first stays. */
