@@ -79,18 +79,12 @@ static struct gs_churn_site *find_or_add(struct gs_churn *churn,
     return site;
 }
 
-/* Stream-ordered memory is made for short lives: to keep it saves nothing. */
-static bool is_counted_only(const struct gs_allocation *allocation)
-{
-    return gs_stack_left_out(allocation->stack) || allocation->kind == GS_MEMORY_ASYNC;
-}
-
 void gs_churn_add(struct gs_churn *churn, const struct gs_allocation *allocation)
 {
     gs_mutex_lock(&churn->lock);
     churn->allocs++;
     struct gs_churn_site *site =
-        is_counted_only(allocation) ? NULL : find_or_add(churn, allocation);
+        gs_stack_left_out(allocation->stack) ? NULL : find_or_add(churn, allocation);
     if (site) {
         site->count++;
         site->bytes += allocation->bytes;
@@ -119,6 +113,9 @@ void gs_churn_end(struct gs_churn *churn, const struct gs_allocation *allocation
     struct gs_churn_site *site = find(churn, allocation, &slot);
     if (site && site->live_count != 0) {
         site->live_count--;
+        site->ended_count++;
+        site->ended_ns += lived;
+        site->longest_ns = lived > site->longest_ns ? lived : site->longest_ns;
         if (lived < GS_CHURN_SHORT_NS) {
             site->short_count++;
             site->short_ns += lived;
@@ -135,8 +132,10 @@ void gs_churn_take_back(struct gs_churn *churn, const struct gs_allocation *allo
 
     gs_mutex_lock(&churn->lock);
     struct gs_churn_site *site = find(churn, allocation, &slot);
-    if (site) {
+    if (site && site->ended_count != 0) {
         site->live_count++;
+        site->ended_count--;
+        site->ended_ns -= lived < site->ended_ns ? lived : site->ended_ns;
         if (lived < GS_CHURN_SHORT_NS && site->short_count != 0) {
             site->short_count--;
             site->short_ns -= lived < site->short_ns ? lived : site->short_ns;
@@ -147,7 +146,7 @@ void gs_churn_take_back(struct gs_churn *churn, const struct gs_allocation *allo
 
 bool gs_churn_is_much(const struct gs_churn_site *site)
 {
-    return site->short_count >= MANY &&
+    return site->kind != GS_MEMORY_ASYNC && site->short_count >= MANY &&
            site->short_count >= site->count - site->count / 10 &&
            site->most_live <= site->count / REUSES;
 }
@@ -156,7 +155,11 @@ bool gs_churn_is_much(const struct gs_churn_site *site)
 static int compare(const void *left, const void *right)
 {
     const struct gs_churn_site *a = left, *b = right;
+    bool much = gs_churn_is_much(a);
 
+    if (much != gs_churn_is_much(b)) {
+        return much ? -1 : 1;
+    }
     if (a->count != b->count) {
         return a->count < b->count ? 1 : -1;
     }
@@ -177,9 +180,8 @@ struct gs_churn_list gs_churn_copy(struct gs_churn *churn)
     list.allocs = churn->allocs;
     list.sites = malloc((churn->count + 1) * sizeof(*list.sites));
     for (size_t i = 0; i < churn->count && list.sites; i++) {
-        if (gs_churn_is_much(&churn->sites[i])) {
-            list.sites[list.count++] = churn->sites[i];
-        }
+        list.sites[list.count++] = churn->sites[i];
+        list.much_count += gs_churn_is_much(&churn->sites[i]);
     }
     gs_mutex_unlock(&churn->lock);
     if (list.count != 0) {

@@ -22,14 +22,18 @@ struct gs_churn_site {
     uint8_t kind; /* enum gs_memory_kind */
     /* The sums. */
     uint64_t count, bytes;
-    uint64_t most_bytes;            /* of an allocation */
-    uint64_t short_count;           /* freed within GS_CHURN_SHORT_NS */
-    uint64_t short_ns;              /* the sum of their lifetimes */
+    uint64_t most_bytes;  /* of an allocation */
+    uint64_t short_count; /* freed within GS_CHURN_SHORT_NS */
+    uint64_t short_ns;    /* the sum of their lifetimes */
+    uint64_t ended_count,
+        ended_ns;        /* all that were freed, and the sum of their lifetimes */
+    uint64_t longest_ns; /* of those; a refused free counts, too */
     uint64_t live_count, most_live; /* now, and the most at once */
 };
 
 /* Returns true if most of the call site's allocations lived shortly, there were many of
- * them, and few at once. */
+ * them, and few at once. Never of stream-ordered memory: it is made for short lives, and to
+ * keep it saves nothing. */
 bool gs_churn_is_much(const struct gs_churn_site *site);
 
 struct gs_churn;
@@ -37,8 +41,7 @@ struct gs_churn;
 /* NULL: no memory. Lives as long as the process. */
 struct gs_churn *gs_churn_create(void);
 
-/* Adds an allocation. Stream-ordered memory, and an allocation without a stack by
- * sampling, is only counted. */
+/* Adds an allocation. Without a stack by sampling it is only counted. */
 void gs_churn_add(struct gs_churn *churn, const struct gs_allocation *allocation);
 /* Adds its free. now_ns: gs_tracker_now */
 void gs_churn_end(struct gs_churn *churn, const struct gs_allocation *allocation,
@@ -47,11 +50,12 @@ void gs_churn_end(struct gs_churn *churn, const struct gs_allocation *allocation
 void gs_churn_take_back(struct gs_churn *churn, const struct gs_allocation *allocation,
                         uint64_t now_ns);
 
-/* The call sites of gs_churn_is_much, those with most allocations first; and the number
- * of all allocations. The caller frees `sites`; without memory there are none. */
+/* All call sites: first those of gs_churn_is_much, then the others, each those with most
+ * allocations first; and the number of all allocations. The caller frees `sites`; without
+ * memory there are none. */
 struct gs_churn_list {
     struct gs_churn_site *sites;
-    size_t count;
+    size_t count, much_count;
     uint64_t allocs;
 };
 struct gs_churn_list gs_churn_copy(struct gs_churn *churn);

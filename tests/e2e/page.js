@@ -156,6 +156,7 @@ for (const id of ['command', 'about', 'summary', 'footer']) say(id, byId(id).tex
 for (const note of byId('notes').childNodes) say('note', note.textContent);
 for (const row of byId('memory').childNodes) say('memory', words(row));
 for (const row of byId('scopes').childNodes) say('scope', words(row));
+for (const row of byId('lifetimes').childNodes) say('life', words(row));
 for (const error of byId('errors').childNodes) sayTree(error, 'error');
 if (!byId('timeline').hidden) {
   for (const option of byId('memory-shown').childNodes) say('timeline', option.textContent);

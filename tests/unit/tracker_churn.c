@@ -5,6 +5,7 @@
  * overflows, a refused free that counts.
  */
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,7 +44,7 @@ static size_t found(void)
     struct gs_churn_list list = gs_churn_copy(churn);
 
     free(list.sites);
-    return list.count;
+    return list.much_count;
 }
 
 Test(churn, counts_from_a_thousand_on)
@@ -115,7 +116,10 @@ Test(churn, stream_ordered_memory_is_none)
     live(async, 5000, 0, 1);
     live(test_allocation(0x1000, 512), 1000, 0, 1);
     list = gs_churn_copy(churn);
-    cr_expect_eq(list.count, 1);
+    cr_expect_eq(list.much_count, 1);
+    cr_assert_eq(list.count, 2);
+    cr_expect_eq(list.sites[1].kind, GS_MEMORY_ASYNC, "those with a hint first");
+    cr_expect_eq(list.sites[1].ended_count, 5000);
     cr_expect_eq(list.allocs, 6000);
     free(list.sites);
 }
@@ -137,6 +141,9 @@ Test(churn, sums)
     cr_expect_eq(list.sites[0].most_bytes, 1024);
     cr_expect_eq(list.sites[0].short_count, 2000);
     cr_expect_eq(list.sites[0].short_ns, 6000000);
+    cr_expect_eq(list.sites[0].ended_count, 2010);
+    cr_expect_eq(list.sites[0].ended_ns, 6000000 + SECONDS(10));
+    cr_expect_eq(list.sites[0].longest_ns, SECONDS(1));
     cr_expect_eq(list.sites[0].most_live, 3);
     cr_expect_eq(list.sites[0].live_count, 0);
     free(list.sites);
@@ -175,6 +182,8 @@ Test(churn, a_refused_free_is_taken_back)
     struct gs_churn_list list = gs_churn_copy(churn);
     cr_assert_eq(list.count, 1);
     cr_expect_eq(list.sites[0].short_ns, 1000);
+    cr_expect_eq(list.sites[0].ended_ns, 1000);
+    cr_expect_eq(list.sites[0].ended_count, 1000);
     cr_expect_eq(list.sites[0].live_count, 0);
     cr_expect_eq(list.sites[0].most_live, 2);
     free(list.sites);
@@ -202,7 +211,8 @@ Test(churn, a_full_table_only_counts)
     }
     list = gs_churn_copy(churn);
     cr_expect_eq(list.allocs, 1000 + GS_CHURN_SITES - 1 + 10 * 1000);
-    cr_assert_eq(list.count, 1);
+    cr_expect_eq(list.count, GS_CHURN_SITES);
+    cr_assert_eq(list.much_count, 1);
     cr_expect_eq(list.sites[0].stack, 1);
     free(list.sites);
 }
@@ -306,4 +316,116 @@ Test(churn, hints_are_five_at_most)
         lines++;
     cr_expect_eq(lines, 5);
     gs_tracker_destroy(tracker);
+}
+
+/* ---- the table ---------------------------------------------------------------------- */
+
+/* Lifetimes of a loop, of memory that lives long, and of memory that is not freed. */
+static struct gs_tracker *some_lifetimes(struct gs_stacks *stacks)
+{
+    struct gs_tracker *tracker = test_tracker(stacks);
+    struct gs_allocation allocation = test_allocation(0x1000, 512);
+
+    allocation.stack = TEST_STACK(stacks, AT_CUDART, AT_LOAD, AT_MAIN);
+    live(allocation, 3000, 25000, 1);
+    allocation.stack = TEST_STACK(stacks, AT_CUDART, AT_RUN, AT_MAIN);
+    live(allocation, 3, SECONDS(2), 2);
+    allocation.stack = 0;
+    allocation.kind = GS_MEMORY_PINNED;
+    allocation.api = API_HOST_ALLOC;
+    live(allocation, 2, 1000, 1);
+    gs_churn_add(churn, &allocation);
+    return tracker;
+}
+
+/* From its heading to the empty line. */
+static char *table_of(struct gs_tracker *tracker, bool wanted)
+{
+    static char table[4096];
+    struct gs_report_config config = test_report_config();
+    struct gs_report_summary summary;
+
+    config.show_pool = wanted;
+    config.churn = churn;
+    char *text = test_report_text(tracker, &config, &summary);
+    const char *begin = strstr(text, "Lifetimes by call site\n");
+    const char *end = begin ? strstr(begin, "\n\n") : NULL;
+    snprintf(table, sizeof(table), "%.*s", end ? (int)(end + 1 - begin) : 0,
+             begin ? begin : "");
+    free(text);
+    return table;
+}
+
+/* Would alone see: a mean over what was not freed, a share of what was, a longest life
+ * below the clock's steps. */
+Test(churn, table_has_the_mean_the_longest_and_what_is_live)
+{
+    struct gs_stacks *stacks = test_stacks();
+    struct gs_tracker *tracker = some_lifetimes(stacks);
+
+    cr_expect_str_eq(
+        table_of(tracker, true),
+        "Lifetimes by call site\n"
+        "      allocs  allocated  at once  < 10 ms       mean    longest\n"
+        "       3,000   1.46 MiB        1    100 %      25 us     < 4 ms  GPU 0, "
+        "cudaMalloc at load_batch loader.c:88 < main app.c:12\n"
+        "           3   1.50 KiB        1   66.7 %     < 4 ms     < 4 ms  pinned host "
+        "memory, cuMemHostAlloc (no call stack was recorded)\n"
+        "           3   1.50 KiB        2    0.0 %     2.00 s     2.00 s  GPU 0, "
+        "cudaMalloc at run app+0x210 < main app.c:12\n");
+    cr_expect_str_eq(table_of(tracker, false), "", "GPUSHIM_VERBOSE=2 has it");
+    gs_tracker_destroy(tracker);
+    gs_stacks_destroy(stacks);
+}
+
+Test(churn, table_has_twelve_rows_and_files_have_all)
+{
+    struct gs_tracker *tracker = test_tracker(NULL);
+    struct gs_report_config config = test_report_config();
+    struct gs_allocation allocation = test_allocation(0x1000, 512);
+    unsigned lines = 0;
+
+    for (unsigned i = 0; i < 20; i++) {
+        allocation.stack = i + 1;
+        live(allocation, 1 + i, 0, 1);
+    }
+    const char *text = table_of(tracker, true);
+    cr_expect_not_null(strstr(text, "\n  8 others\n"), "%s", text);
+    for (const char *at = text; (at = strchr(at, '\n')); at++)
+        lines++;
+    cr_expect_eq(lines, 2 + 12 + 1);
+    config.churn = churn;
+    struct test_bytes bytes = test_export(tracker, config, GS_EXPORT_json, 0);
+    const char *at = strstr(bytes.data, "\"lifetimes\": [");
+    unsigned found = 0;
+    for (; at && (at = strstr(at, "\"freed_life_ns\": 0")); at++)
+        found++;
+    cr_expect_eq(found, 20);
+    free(bytes.data);
+    gs_tracker_destroy(tracker);
+}
+
+Test(churn, table_in_json_has_the_figures)
+{
+    struct gs_stacks *stacks = test_stacks();
+    struct gs_tracker *tracker = some_lifetimes(stacks);
+    struct gs_report_config config = test_report_config();
+
+    config.churn = churn;
+    struct test_bytes bytes = test_export(tracker, config, GS_EXPORT_json, 0);
+    cr_expect_not_null(
+        strstr(bytes.data,
+               "{\"call\": \"cudaMalloc\", \"kind\": \"device\", \"device\": 0, "
+               "\"allocs\": 3, \"alloc_bytes\": 1536, \"most_bytes\": 512, "
+               "\"live_count\": 0, \"most_live_count\": 2, \"short_count\": 0, "
+               "\"freed_count\": 3, \"freed_life_ns\": 6000000000, "
+               "\"longest_life_ns\": 2000000000, \"stack\": ["),
+        "%s", bytes.data);
+    free(bytes.data);
+    config.churn = NULL;
+    bytes = test_export(tracker, config, GS_EXPORT_json, 0);
+    cr_expect_null(strstr(bytes.data, "\"lifetimes\""), "they were not recorded");
+    free(bytes.data);
+    gs_tracker_destroy(tracker);
+    gs_stacks_destroy(stacks);
 }

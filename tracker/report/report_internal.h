@@ -95,8 +95,9 @@ struct gs_report_data {
     struct gs_report_scopes scopes;     /* all that were begun */
     struct gs_transfer_list slow;       /* call sites with slow copies */
     size_t slow_shown;                  /* of these, to print, from the front */
-    struct gs_churn_list churn;         /* call sites with short lifetimes */
+    struct gs_churn_list churn;         /* lifetimes by call site */
     size_t churn_shown;                 /* of these, that have a hint, likewise */
+    size_t lifetimes_shown;             /* and that are printed in a table, likewise */
     struct gs_pinned_list pinned;       /* call sites of unused pinned memory */
     size_t pinned_shown;                /* likewise */
     struct gs_parts_grown grown;        /* it has a hint */
@@ -116,10 +117,11 @@ void gs_report_choose(const struct gs_report_config *config, struct gs_report_da
 void gs_report_sort(struct gs_group *groups, size_t count);
 void gs_report_data_free(struct gs_report_data *data);
 
-/* Returns true if a hint names a call site. */
+/* Returns true if a hint, or the table of lifetimes, names a call site. */
 static inline bool gs_report_has_hint_sites(const struct gs_report_data *data)
 {
-    return data->churn_shown != 0 || data->pinned_shown != 0 || data->grown.count != 0;
+    return data->churn_shown != 0 || data->lifetimes_shown != 0 ||
+           data->pinned_shown != 0 || data->grown.count != 0;
 }
 
 /* Leaks without a group, for lack of memory. */
@@ -143,6 +145,9 @@ void gs_stack_ids_add_errors(struct gs_stack_ids *ids, const struct gs_report_da
 /* Adds those of the first `count` call sites with slow copies. */
 void gs_stack_ids_add_slow(struct gs_stack_ids *ids, const struct gs_report_data *data,
                            size_t count);
+/* Adds those of the first `count` call sites in the list of lifetimes. */
+void gs_stack_ids_add_lifetimes(struct gs_stack_ids *ids,
+                                const struct gs_report_data *data, size_t count);
 /* Adds those of the call sites that have a hint. */
 void gs_stack_ids_add_hints(struct gs_stack_ids *ids, const struct gs_report_data *data);
 /* Sorts; drops 0 and repetitions. Returns how many are left. */
@@ -506,6 +511,8 @@ void gs_report_peak_lines(const struct gs_report_writer *writer);
 void gs_report_transfers(const struct gs_report_writer *writer);
 /* What a row of their table is called by; static. */
 const char *gs_report_transfer_memory(enum gs_transfer_memory memory);
+/* Prints the lifetimes by call site, if they were recorded and are wanted. */
+void gs_report_lifetimes(const struct gs_report_writer *writer);
 /* Prints the last snapshot of growing call sites, if requested; growth.c. */
 void gs_report_growth(const struct gs_report_writer *writer);
 /* Adds the paths of its stacks. */

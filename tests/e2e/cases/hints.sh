@@ -152,6 +152,33 @@ churn_page_case() {
 }
 add_case "hints churn, in the page" churn_page_case
 
+# lifetimes_case WAY CALL [SETTING...]: the table has a row for each call site, with a hint or without. Would alone see:
+# a kind of memory or a way of freeing that is left out, a share or a mean of the wrong ones.
+lifetimes_case() {
+  local row='==[0-9]+== +' way=$1 call=$2
+
+  preloaded shim GPUSHIM_CHECK=churn GPUSHIM_VERBOSE=2 GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=run.json "${@:3}" -- \
+    "$apps/habits_$way" loop long order
+  expect_status shim 0
+  expect_count shim.err '^==[0-9]+== Lifetimes by call site$' 1
+  expect_text shim.err "^${row}3,000 +17.6 MiB +1 +100 % +[0-9<].* GPU 0, $call at $(habit_at allocate_in_a_loop) < main "
+  expect_text shim.err "^${row}20 +80.0 KiB +1 +0.0 % +[0-9.]+ ms +[0-9.]+ ms  GPU 0, $call at allocate_for_long habits.c:"
+  expect_text shim.err "^${row}3,000 +11.7 MiB +[0-9]+ +[0-9.]+ % +[0-9<].* GPU 0, ${call}Async at allocate_in_order habits.c:"
+  preloaded plain GPUSHIM_CHECK=churn -- "$apps/habits_$way" loop long order
+  expect_no_text plain.err 'Lifetimes by call site'
+  make_page run.json
+  take_page run.html run.json
+  show_page found
+  expect_text found.out "^life: $call at allocate_for_long habits.c:.* 0.0 % .*20 .*80.0 KiB"
+}
+for way in shared static linked; do
+  call=cudaMalloc
+  [[ $way != linked ]] || call=cuMemAlloc
+  add_case "hints lifetimes $way" lifetimes_case "$way" "$call"
+done
+add_case "hints lifetimes, by the driver" lifetimes_case linked cuMemAlloc GPUSHIM_POOL=off
+add_case "hints lifetimes, in stream order by the pool" lifetimes_case linked cuMemAlloc GPUSHIM_ASYNC=pool
+
 # Wrong values of the list get a line each, and so does a check that has no effect.
 churn_bad_case() {
   preloaded shim GPUSHIM_CHECK=churn:5,curn -- "$apps/habits_linked" loop

@@ -838,6 +838,47 @@ static void put_slow_copies(const struct gs_export *export, struct gs_json *json
     gs_json_close(json, '}');
 }
 
+/* ---- lifetimes -------------------------------------------------------------------- */
+
+static void put_lifetime(const struct gs_export *export, struct gs_json *json,
+                         const struct gs_churn_site *site)
+{
+    const struct gs_export_stack *stack = gs_export_stack(export, site->stack);
+    const struct gs_group as_group = {.stack = site->stack,
+                                      .api = site->api,
+                                      .device = site->device,
+                                      .kind = site->kind};
+
+    gs_json_open(json, '{');
+    put_call(export, json, stack, &as_group);
+    gs_json_member(json, "allocs", site->count);
+    gs_json_member(json, "alloc_bytes", site->bytes);
+    gs_json_member(json, "most_bytes", site->most_bytes);
+    gs_json_member(json, "live_count", site->live_count);
+    gs_json_member(json, "most_live_count", site->most_live);
+    gs_json_member(json, "short_count", site->short_count);
+    gs_json_member(json, "freed_count", site->ended_count);
+    gs_json_member(json, "freed_life_ns", site->ended_ns);
+    gs_json_member(json, "longest_life_ns", site->longest_ns);
+    put_stack(export, json, stack);
+    gs_json_close(json, '}');
+}
+
+/* Writes nothing if they were not recorded. */
+static void put_lifetimes(const struct gs_export *export, struct gs_json *json)
+{
+    const struct gs_churn_list *churn = &export->data->churn;
+
+    if (!export->config->churn) {
+        return;
+    }
+    gs_json_member_open(json, "lifetimes", '[');
+    for (size_t i = 0; i < churn->count; i++) {
+        put_lifetime(export, json, &churn->sites[i]);
+    }
+    gs_json_close(json, ']');
+}
+
 /* ---- the whole report ------------------------------------------------------------- */
 
 static void put_summary(const struct gs_export *export, struct gs_json *json)
@@ -883,6 +924,7 @@ enum gs_status gs_export_write_json(const struct gs_export *export,
     put_scopes(export, &json);
     put_peaks(export, &json);
     put_slow_copies(export, &json);
+    put_lifetimes(export, &json);
     put_code(export, &json);
     gs_json_member_text(&json, "note", source->note ? source->note(source->self) : NULL);
     put_options(export, &json);

@@ -66,8 +66,8 @@ static void set_time(const struct gs_tracker *tracker, struct gs_report_source *
 }
 
 /* Names the stacks of the groups from `begin` to `end`. If `begin` is 0, also those of
- * the errors, of registered memory, of the peaks, of slow copies and of hints, and the
- * stack of the call that caused the report. */
+ * the errors, of registered memory, of the peaks, of slow copies, of lifetimes and of
+ * hints, and the stack of the call that caused the report. */
 static void fill_frames(struct gs_frame_table *table,
                         const struct gs_report_writer *writer,
                         const struct gs_report_data *data, size_t begin, size_t end)
@@ -80,6 +80,7 @@ static void fill_frames(struct gs_frame_table *table,
         gs_stack_ids_add_groups(&ids, &data->registered, 0, data->registered_shown);
         gs_stack_ids_add_errors(&ids, data);
         gs_stack_ids_add_slow(&ids, data, data->slow_shown);
+        gs_stack_ids_add_lifetimes(&ids, data, data->lifetimes_shown);
         gs_stack_ids_add_hints(&ids, data);
         gs_report_peak_stacks(writer->config, data, &ids);
     }
@@ -245,6 +246,7 @@ static void write_body(struct gs_report_writer *writer)
         return;
     }
     gs_report_transfers(writer);
+    gs_report_lifetimes(writer);
     gs_report_peaks(writer);
     gs_report_growth(writer);
     if (!writer->config->running) {
@@ -268,10 +270,12 @@ static void write_clean(const struct gs_report_writer *writer)
     if (devices || writer->config->ranges_asked) {
         gs_report_scopes(writer);
     }
-    if (writer->data->peaks_printed || writer->data->slow.count != 0) {
+    if (writer->data->peaks_printed || writer->data->slow.count != 0 ||
+        writer->data->lifetimes_shown != 0) {
         gs_report_blank(writer);
     }
     gs_report_transfers(writer);
+    gs_report_lifetimes(writer);
     gs_report_peaks(writer);
 }
 

@@ -17,6 +17,7 @@ static void list_stacks(const struct gs_report_writer *writer, struct gs_stack_i
     gs_stack_ids_add_groups(ids, &data->registered, 0, data->registered_shown);
     gs_stack_ids_add_errors(ids, data);
     gs_stack_ids_add_slow(ids, data, data->slow_shown);
+    gs_stack_ids_add_lifetimes(ids, data, data->lifetimes_shown);
     for (unsigned row = 0; data->peaks_printed && row < GS_PEAK_ROWS; row++) {
         const struct gs_peak *peak = &data->peaks[row];
         for (size_t i = 0; i < peak->count && i < writer->config->peak_max; i++) {

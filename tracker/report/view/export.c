@@ -134,6 +134,7 @@ static enum gs_status fill_stacks(struct gs_export *export)
         gs_stack_ids_add(&ids, export->config->refusals[i].stack);
     }
     gs_stack_ids_add_slow(&ids, data, data->slow.count);
+    gs_stack_ids_add_lifetimes(&ids, data, data->churn.count);
     gs_stack_ids_add_hints(&ids, data);
     for (size_t i = 0; i < GS_PEAK_ROWS; i++) {
         for (size_t k = 0; k < data->peaks[i].count; k++) {

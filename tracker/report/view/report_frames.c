@@ -77,12 +77,18 @@ void gs_stack_ids_add_slow(struct gs_stack_ids *ids, const struct gs_report_data
     }
 }
 
+void gs_stack_ids_add_lifetimes(struct gs_stack_ids *ids,
+                                const struct gs_report_data *data, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        gs_stack_ids_add(ids, data->churn.sites[i].stack);
+    }
+}
+
 void gs_stack_ids_add_hints(struct gs_stack_ids *ids, const struct gs_report_data *data)
 {
     gs_stack_ids_add(ids, data->grown.stack);
-    for (size_t i = 0; i < data->churn_shown; i++) {
-        gs_stack_ids_add(ids, data->churn.sites[i].stack);
-    }
+    gs_stack_ids_add_lifetimes(ids, data, data->churn_shown);
     for (size_t i = 0; i < data->pinned_shown; i++) {
         gs_stack_ids_add(ids, data->pinned.sites[i].stack);
     }

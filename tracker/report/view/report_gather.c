@@ -9,6 +9,8 @@
 
 /* The most call sites with a hint of one kind. */
 #define HINTS_MOST 5u
+/* Rows of the table of lifetimes; a file has them all. */
+#define LIFETIMES_MOST 12u
 
 struct gather {
     struct gs_report_data *data;
@@ -270,7 +272,11 @@ void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config 
     }
     data->pinned_shown =
         data->pinned.count < HINTS_MOST ? data->pinned.count : HINTS_MOST;
-    data->churn_shown = data->churn.count < HINTS_MOST ? data->churn.count : HINTS_MOST;
+    data->churn_shown =
+        data->churn.much_count < HINTS_MOST ? data->churn.much_count : HINTS_MOST;
+    data->lifetimes_shown = !config->show_pool                   ? 0
+                            : data->churn.count < LIFETIMES_MOST ? data->churn.count
+                                                                 : LIFETIMES_MOST;
 }
 
 /* Returns how many of the first `count` groups to print. */

@@ -683,6 +683,20 @@ function drawScopes() {
       bytesText(scope.alloc_bytes), countText(scope.allocs), countText(scope.frees), countText(scope.begun)])));
 }
 
+// How long allocations lived; gs_report_lifetimes.
+function drawLifetimes() {
+  const sites = list(report.lifetimes);
+  $('lifetimes-box').hidden = sites.length === 0;
+  $('lifetimes').append(tableRow('th', ['', 'mean', 'longest', 'freed within 10 ms', 'allocs', 'allocated', 'at once']),
+    ...sites.map((site) => {
+      const top = frames[list(site.stack)[0]], { allocs, freed_count: freed } = site;
+      const life = (ns, count) => count === 0 ? '-' : ns < 4e6 && count < 1000 ? '< 4 ms' : ns < 1e3 ? '< 1 us' : durationText(ns);
+      return tableRow('td', [`${site.call}${top ? ` at ${top.name} ${top.place}` : ''}`,
+        life(site.freed_life_ns / freed, freed), life(site.longest_life_ns, Math.min(freed, 1)), percentText(site.short_count, allocs),
+        countText(allocs), bytesText(site.alloc_bytes), countText(site.most_live_count)]);
+    }));
+}
+
 function timeText(ms) {
   return Math.abs(ms) < 8e15 ? `${new Date(ms).toISOString().slice(0, 19).replace('T', ' ')} UTC` : '';
 }
@@ -740,6 +754,7 @@ function start() {
   drawHeader();
   drawMemory();
   drawScopes();
+  drawLifetimes();
   drawErrors();
   state.errorStacks = stackLists.length;
   startTimeline();
