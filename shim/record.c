@@ -19,10 +19,10 @@ bool gs_record_detailed;
 
 /* True if sums of all allocations are kept. Set at start, then constant. */
 static bool is_tallied;
-static bool is_detailed; /* likewise: gs_record_detailed without a trace */
-static bool is_sampled;  /* likewise: some allocations get no stack */
-static bool is_scoped;   /* a scope was begun: atomic, for good */
-static bool is_logged;   /* GPUSHIM_VERBOSE=3: a line for each allocation and free */
+static bool is_part; /* likewise: allocations are recorded at times, or behind others */
+static bool is_sampled; /* some allocations get no stack: atomic */
+static bool is_scoped;  /* a scope was begun: atomic, for good */
+static bool is_logged;  /* GPUSHIM_VERBOSE=3: a line for each allocation and free */
 static struct gs_churn *churn;        /* GPUSHIM_CHECK=churn; likewise */
 static struct gs_pinned_uses *pinned; /* GPUSHIM_CHECK=transfers; likewise */
 static gs_record_freed pinned_freed;  /* likewise; NULL: nobody asks */
@@ -32,7 +32,8 @@ static gs_record_freed pinned_freed;  /* likewise; NULL: nobody asks */
 void gs_record_trace_changed(void)
 {
     __atomic_store_n(&gs_record_detailed,
-                     gs_tracing() || is_detailed ||
+                     gs_tracing() || is_tallied || is_part ||
+                         __atomic_load_n(&is_sampled, __ATOMIC_RELAXED) ||
                          __atomic_load_n(&is_scoped, __ATOMIC_RELAXED),
                      __ATOMIC_RELAXED);
 }
@@ -69,14 +70,18 @@ static uint32_t in_scope(struct gs_state *state, uint32_t stack)
     return scope ? gs_tracker_scope_stack(state->tracker, stack, scope) : stack;
 }
 
+static void set_sampled(const struct gs_options *options)
+{
+    bool fewer = options->track_sample_bytes || options->track_min_bytes;
+    __atomic_store_n(&is_sampled, options->track && fewer, __ATOMIC_RELAXED);
+}
+
 void gs_record_configure(const struct gs_options *options, bool tallied)
 {
-    bool part =
-        !options->track_start || options->track_signal[0] || gs_environment_is_replaced();
-    bool fewer = options->track_sample_bytes || options->track_min_bytes;
     is_tallied = tallied;
-    is_sampled = fewer;
-    is_detailed = is_tallied || (options->track && (part || fewer));
+    is_part = options->track && (!options->track_start || options->track_signal[0] ||
+                                 gs_environment_is_replaced());
+    set_sampled(options);
     is_logged = gs_log_enabled(GS_LOG_DEBUG);
     churn = options->track && options->check_churn ? gs_churn_create() : NULL;
     pinned = options->track && options->check_transfers ? gs_pinned_uses_create() : NULL;
@@ -133,6 +138,14 @@ struct gs_sampling gs_record_sampling(const struct gs_options *options)
     return sampling;
 }
 
+void gs_record_sampling_changed(struct gs_state *state)
+{
+    const struct gs_sampling sampling = gs_record_sampling(&state->options);
+    gs_tracker_sample(state->tracker, &sampling);
+    set_sampled(&state->options);
+    gs_record_trace_changed();
+}
+
 /* choose_stack if only some stacks are recorded. */
 static __attribute__((noinline)) uint32_t
 choose_sampled(struct gs_state *state, enum gs_memory_kind kind, uint64_t bytes)
@@ -145,7 +158,7 @@ choose_sampled(struct gs_state *state, enum gs_memory_kind kind, uint64_t bytes)
 static inline uint32_t choose_stack(struct gs_state *state, enum gs_memory_kind kind,
                                     uint64_t bytes)
 {
-    if (is_sampled) {
+    if (__atomic_load_n(&is_sampled, __ATOMIC_RELAXED)) {
         return choose_sampled(state, kind, bytes);
     }
     return state->stacks ? gs_stacks_capture(state->stacks) : 0;
@@ -159,9 +172,7 @@ static inline bool is_stopped(struct gs_state *state)
 
 uint32_t gs_record_part_stack(struct gs_state *state)
 {
-    const struct gs_options *options = &state->options;
-
-    if (!state->stacks || options->track_sample_bytes || options->track_min_bytes ||
+    if (!state->stacks || __atomic_load_n(&is_sampled, __ATOMIC_RELAXED) ||
         is_stopped(state)) {
         return 0;
     }

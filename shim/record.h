@@ -75,6 +75,8 @@ void gs_record_scope_begun(void);
 uint32_t gs_record_part_stack(struct gs_state *state);
 /* The options for recorded stacks; logs a setting that is not possible. */
 struct gs_sampling gs_record_sampling(const struct gs_options *options);
+/* Called when one of these options has changed; one change at a time. */
+void gs_record_sampling_changed(struct gs_state *state);
 
 static inline bool gs_record_is_detailed(void)
 {

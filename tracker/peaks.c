@@ -55,35 +55,54 @@ void gs_peak_set(struct gs_tracker *tracker, unsigned row, uint64_t now)
     __atomic_store_n(&shared->peak_number, shared->peak_number + 1, __ATOMIC_RELAXED);
 }
 
-/* The first free after a peak: gives later records a later time than the peak. */
-static void advance_times(struct gs_tracker *tracker, struct gs_shared_row *shared,
-                          uint64_t number, uint64_t now)
+static void raise_made_from(struct gs_tracker *tracker, uint64_t from)
 {
-    uint64_t mark = __atomic_load_n(&shared->peak_mark, __ATOMIC_RELAXED);
-    uint64_t from = (mark + 1) * GS_TIME_UNIT_NS;
     uint64_t *made_from = &tracker->peaks.made_from_ns;
     uint64_t former = __atomic_load_n(made_from, __ATOMIC_RELAXED);
 
-    __atomic_store_n(&shared->peak_left, number, __ATOMIC_RELAXED);
-    if (mark == GS_TIME_MAX || from > now + LEAD_NS) {
-        __atomic_store_n(&shared->peak_vague, number, __ATOMIC_RELAXED);
-        return;
-    }
     while (former < from &&
            !__atomic_compare_exchange_n(made_from, &former, from, true, __ATOMIC_RELAXED,
                                         __ATOMIC_RELAXED)) {
     }
 }
 
-/* Converts an entry to an allocation, of which only call site and size are known. */
-static struct gs_allocation unpack(const struct gs_since_entry *entry)
+uint64_t gs_peak_advance(struct gs_tracker *tracker)
 {
+    uint64_t now = gs_peak_time(tracker, gs_tracker_now(tracker));
+    uint64_t from = (now / GS_TIME_UNIT_NS + 1) * GS_TIME_UNIT_NS;
+
+    raise_made_from(tracker, from);
+    return from;
+}
+
+/* The first free after a peak: gives later records a later time than the peak. */
+static void advance_times(struct gs_tracker *tracker, struct gs_shared_row *shared,
+                          uint64_t number, uint64_t now)
+{
+    uint64_t mark = __atomic_load_n(&shared->peak_mark, __ATOMIC_RELAXED);
+    uint64_t from = (mark + 1) * GS_TIME_UNIT_NS;
+
+    __atomic_store_n(&shared->peak_left, number, __ATOMIC_RELAXED);
+    if (mark == GS_TIME_MAX || from > now + LEAD_NS) {
+        __atomic_store_n(&shared->peak_vague, number, __ATOMIC_RELAXED);
+        return;
+    }
+    raise_made_from(tracker, from);
+}
+
+/* Converts an entry to an allocation, of which only call site and size are known. Its time
+ * is that of the peak, as far as sampling may have changed since. */
+static struct gs_allocation unpack(const struct gs_tracker *tracker,
+                                   const struct gs_since_entry *entry)
+{
+    const unsigned row = entry->peak % (1u << GS_PEAK_ROW_BITS);
     struct gs_record words = {.size = entry->bytes, .who = entry->who};
     struct gs_origin place = {.tag = entry->tag};
     struct gs_allocation was = gs_words_unpack(&words, &place);
 
     was.stack = gs_stack_plain(was.stack);
     was.lost = (entry->tag & GS_TAG_LOST) != 0;
+    was.time_ns = __atomic_load_n(&tracker->shared[row].peak_time, __ATOMIC_RELAXED);
     return was;
 }
 
@@ -131,7 +150,7 @@ static void move_to_table(struct gs_tracker *tracker, struct gs_since *since)
         drop_past_sites(tracker);
     }
     for (uint32_t i = 0; i < since->count; i++) {
-        struct gs_allocation was = unpack(&since->entries[i]);
+        struct gs_allocation was = unpack(tracker, &since->entries[i]);
         double weight = gs_tracker_weight(tracker, &was);
         struct gs_sample part = {.stream =
                                      since->entries[i].peak | (was.lost ? LOST_KEY : 0),
@@ -282,7 +301,7 @@ static void add_gone(struct gather *gather, uint64_t key, const struct gs_group 
 static void gather_list(struct gather *gather, const struct gs_since *since)
 {
     for (uint32_t i = 0; i < since->count; i++) {
-        struct gs_allocation was = unpack(&since->entries[i]);
+        struct gs_allocation was = unpack(gather->tracker, &since->entries[i]);
         struct gs_group part = gs_group_of(gather->tracker, &was);
 
         part.lost = was.lost;
@@ -585,7 +604,7 @@ static void build_peak(const struct gs_tracker *tracker, struct row_gather *row,
         peak->freed_bytes = peak->bytes;
     }
     peak->about = peak->about || bytes != peak->bytes;
-    if (peak->places && tracker->config.sampling.distance_bytes != 0) {
+    if (peak->places && gs_tracker_is_sampled(tracker)) {
         scale_estimates(peak);
     }
     gs_peak_sort(peak);

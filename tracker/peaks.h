@@ -53,6 +53,10 @@ static inline uint64_t gs_peak_time(const struct gs_tracker *tracker, uint64_t t
     return time_ns > first ? time_ns : first;
 }
 
+/* Advances the times of records from now on. Returns a time that theirs are not before,
+ * and those of all records before are. */
+uint64_t gs_peak_advance(struct gs_tracker *tracker);
+
 /* Records the free of an allocation in its scope, if it has one; and for the report if it
  * was live at its row's peak. Inside the shard; `now` in ns. */
 void gs_peak_keep(struct gs_tracker *tracker, struct gs_shard *shard, unsigned row,

@@ -110,21 +110,24 @@ static GS_NOINLINE void begin(uint64_t distance_bytes)
 
 uint32_t gs_sampling_choose(const struct gs_sampling *sampling, uint64_t bytes)
 {
-    if (bytes < sampling->min_bytes) {
+    if (bytes < __atomic_load_n(&sampling->min_bytes, __ATOMIC_RELAXED)) {
         return GS_STACK_TOO_SMALL;
     }
-    if (sampling->distance_bytes == 0 ||
-        (sampling->always_bytes != 0 && bytes >= sampling->always_bytes)) {
+    const uint64_t distance =
+        __atomic_load_n(&sampling->distance_bytes, __ATOMIC_RELAXED);
+    const uint64_t always = __atomic_load_n(&sampling->always_bytes, __ATOMIC_RELAXED);
+
+    if (distance == 0 || (always != 0 && bytes >= always)) {
         return 0;
     }
-    if (GS_UNLIKELY(own.distance_bytes != sampling->distance_bytes)) {
-        begin(sampling->distance_bytes);
+    if (GS_UNLIKELY(own.distance_bytes != distance)) {
+        begin(distance);
     }
     if (own.left >= bytes) {
         own.left -= bytes;
         return GS_STACK_NOT_SAMPLED;
     }
-    draw_distance(sampling->distance_bytes);
+    draw_distance(distance);
     return 0;
 }
 
@@ -134,7 +137,8 @@ double gs_sampling_weight(const struct gs_sampling *sampling, uint32_t stack,
     if (stack == GS_STACK_NOT_SAMPLED) {
         return 0;
     }
-    if (sampling->distance_bytes == 0 || bytes == 0 || bytes < sampling->min_bytes ||
+    if (stack == GS_STACK_TOO_SMALL || sampling->distance_bytes == 0 || bytes == 0 ||
+        bytes < sampling->min_bytes ||
         (sampling->always_bytes != 0 && bytes >= sampling->always_bytes)) {
         return 1;
     }

@@ -31,7 +31,8 @@ struct gs_sampling {
 };
 
 /* Decides whether this thread's allocation of `bytes` gets a stack. 0: take a stack now;
- * else the value to store in place of one. */
+ * else the value to store in place of one. `sampling` may change meanwhile, by atomic
+ * words. */
 uint32_t gs_sampling_choose(const struct gs_sampling *sampling, uint64_t bytes);
 
 /* Returns the number of allocations that one of `bytes` with that stack represents: 1 or

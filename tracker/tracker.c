@@ -37,6 +37,7 @@ enum gs_status gs_tracker_create(const struct gs_tracker_config *config,
         return GS_ERR_HOST_NOMEM;
     }
     tracker->config = *config;
+    tracker->resampled.any = config->sampling.distance_bytes != 0;
     if (!config->clock) {
         tracker->config.clock = clock_gettime;
     }
@@ -318,14 +319,34 @@ uint32_t gs_tracker_add_scoped_block(struct gs_tracker *tracker, uint64_t addr,
     return add(tracker, &allocation, true, &id, MADE_SCOPED) == GS_OK ? id : 0;
 }
 
+/* Imported and mapped memory is not sampled: it is rare, and its size is often
+ * unknown. */
+static bool is_sampled(enum gs_memory_kind kind)
+{
+    return gs_kind_rows[kind] != GS_ROW_IMPORTED && gs_kind_rows[kind] != GS_ROW_VIEWS;
+}
+
+/* The weight of an allocation that was made at that time. */
+static double weight_at(const struct gs_tracker *tracker,
+                        const struct gs_allocation *allocation, uint64_t time_ns)
+{
+    if (!gs_tracker_is_sampled(tracker) ||
+        !is_sampled((enum gs_memory_kind)allocation->kind)) {
+        return 1;
+    }
+    const struct gs_sampling sampling = gs_tracker_sampling_at(tracker, time_ns);
+    return gs_sampling_weight(&sampling, allocation->stack, allocation->bytes);
+}
+
 void gs_tracker_tally(struct gs_tracker *tracker, const struct gs_allocation *allocation)
 {
     if (tracker && tracker->tally) {
         struct gs_float_mode mode = gs_float_mode_begin();
+        const uint64_t now_ns = gs_tracker_now(tracker);
 
         gs_tally_add(tracker->tally, allocation,
-                     gs_phases_now(tracker->config.phases, gs_tracker_now(tracker)),
-                     gs_tracker_weight(tracker, allocation));
+                     gs_phases_now(tracker->config.phases, now_ns),
+                     weight_at(tracker, allocation, now_ns));
         gs_float_mode_end(mode);
     }
 }
@@ -514,28 +535,19 @@ enum gs_status gs_tracker_find(struct gs_tracker *tracker, uint64_t addr,
 
 /* ---- allocations without a stack, or without a record ----------------------------- */
 
-/* Imported and mapped memory is not sampled: it is rare, and its size is often
- * unknown. */
-static bool is_sampled(enum gs_memory_kind kind)
-{
-    return gs_kind_rows[kind] != GS_ROW_IMPORTED && gs_kind_rows[kind] != GS_ROW_VIEWS;
-}
-
 uint32_t gs_tracker_choose_stack(const struct gs_tracker *tracker,
                                  enum gs_memory_kind kind, uint64_t bytes)
 {
-    return tracker && is_sampled(kind)
-               ? gs_sampling_choose(&tracker->config.sampling, bytes)
-               : 0;
+    if (!tracker || !is_sampled(kind)) {
+        return 0;
+    }
+    return gs_sampling_choose(&tracker->config.sampling, bytes);
 }
 
 double gs_tracker_weight_sampled(const struct gs_tracker *tracker,
                                  const struct gs_allocation *allocation)
 {
-    return is_sampled((enum gs_memory_kind)allocation->kind)
-               ? gs_sampling_weight(&tracker->config.sampling, allocation->stack,
-                                    allocation->bytes)
-               : 1;
+    return weight_at(tracker, allocation, allocation->time_ns);
 }
 
 void gs_tracker_pass(struct gs_tracker *tracker, uint64_t addr, bool indexed)

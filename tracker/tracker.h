@@ -194,6 +194,12 @@ void gs_tracker_get_windows(const struct gs_tracker *tracker,
 uint32_t gs_tracker_switches(const struct gs_tracker *tracker);
 uint64_t gs_tracker_switch_ns(const struct gs_tracker *tracker, uint32_t number);
 
+/* Changes which allocations get a stack from now on; those before keep their weights. One
+ * change at a time. NULL: nothing. */
+void gs_tracker_sample(struct gs_tracker *tracker, const struct gs_sampling *sampling);
+/* The sampling now. */
+struct gs_sampling gs_tracker_sampling(const struct gs_tracker *tracker);
+
 /* Decides about the stack of an allocation that is about to be recorded. 0: the caller
  * takes a stack; else the value for `stack`. */
 uint32_t gs_tracker_choose_stack(const struct gs_tracker *tracker,

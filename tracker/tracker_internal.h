@@ -166,9 +166,16 @@ struct gs_error {
 
 /* Members are together with those of the same lock.
  * NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding) */
+/* The settings of sampling before a change. */
+#define GS_SAMPLINGS_KEPT 16u
+struct gs_past_sampling {
+    struct gs_sampling sampling;
+    uint64_t until_ns;
+};
+
 struct gs_tracker {
     struct gs_error errors[GS_ERRORS_KEPT]; /* errors_lock */
-    /* Immutable after creation. */
+    /* Immutable after creation, but for its sampling (resample.c). */
     struct gs_tracker_config config;
     uint64_t start_ns;
     struct gs_tally *tally;        /* NULL: no tally; has its own lock */
@@ -176,6 +183,12 @@ struct gs_tracker {
 
     uint32_t switches; /* atomic; an odd number inverts config.stopped */
     uint64_t first_switch_ns, switch_ns[GS_SWITCHES_KEPT]; /* atomic; by number */
+    struct {                                               /* atomic; resample.c */
+        uint32_t
+            any; /* 1: some allocations have a stack by chance, and stand for others */
+        uint32_t count; /* of changes; the last ones are kept, by number */
+        struct gs_past_sampling past[GS_SAMPLINGS_KEPT];
+    } resampled;
 
     uint32_t record_limit;            /* ids below it exist; atomic, grows */
     struct gs_history_entry *history; /* atomic; mapped at the first free */
@@ -363,10 +376,21 @@ bool gs_record_snapshot(const struct gs_tracker *tracker, uint32_t id,
 double gs_tracker_weight_sampled(const struct gs_tracker *tracker,
                                  const struct gs_allocation *allocation);
 
+/* Returns true if call sites are estimates: sampled now, or at some time before. */
+static inline bool gs_tracker_is_sampled(const struct gs_tracker *tracker)
+{
+    return __atomic_load_n(&tracker->resampled.any, __ATOMIC_RELAXED) != 0;
+}
+/* The sampling at that time of the tracker. */
+struct gs_sampling gs_tracker_sampling_at(const struct gs_tracker *tracker,
+                                          uint64_t time_ns);
+/* How often it was changed, and when last; none: *last_ns is unchanged. */
+uint32_t gs_tracker_resampled(const struct gs_tracker *tracker, uint64_t *last_ns);
+
 static inline double gs_tracker_weight(const struct gs_tracker *tracker,
                                        const struct gs_allocation *allocation)
 {
-    return GS_LIKELY(tracker->config.sampling.distance_bytes == 0)
+    return GS_LIKELY(!gs_tracker_is_sampled(tracker))
                ? 1
                : gs_tracker_weight_sampled(tracker, allocation);
 }

@@ -15,6 +15,7 @@
 #include "shim/host/host_pools.h"
 #include "shim/limits/cache_sizes.h"
 #include "shim/limits/mem_limits.h"
+#include "shim/record.h"
 #include "shim/report/interim.h"
 #include "shim/report/leak_rules.h"
 #include "shim/report/write_rules.h"

@@ -14,6 +14,8 @@
  *   idle     takes and frees 40 MiB more
  *   leak     keeps its memory
  *   sets     sets options by gpushim.h
+ *   samples  keeps 16 MiB in allocations of 4 KiB with sampled call stacks, then as many
+ *            with all, then as many sampled again, and ends
  *   without  makes no CUDA call
  *   many     one of a thousand: waits for ten minutes, and looks seldom
  */
@@ -57,6 +59,43 @@ static void set_options(void)
         printf("asked: %s=%s: %s\n", options[i][0], options[i][1],
                gpushim_result_text(
                    gpushim_set_option(options[i][0], options[i][1], NULL, 0)));
+}
+
+static void set_stack(const char *value)
+{
+    printf("asked: STACK=%s: %s\n", value,
+           gpushim_result_text(gpushim_set_option("STACK", value, NULL, 0)));
+}
+
+static void keep(void)
+{
+    gpu_ptr kept;
+
+    for (int i = 0; i < 4096; i++)
+        APP_OK(gpu_malloc(&kept, 4096));
+}
+
+/* Their ends differ, so that no linker makes one of them. */
+APP_FRAME static void keep_sampled(void)
+{
+    keep();
+    say("kept with sampled stacks");
+}
+
+APP_FRAME static void keep_all(void)
+{
+    keep();
+    say("kept with all stacks");
+}
+
+static void change_samples(void)
+{
+    set_stack("sample:64K");
+    keep_sampled();
+    set_stack("sample:0");
+    keep_all();
+    set_stack("sample:256K");
+    keep_sampled();
 }
 
 static void await(void)
@@ -146,6 +185,10 @@ int main(int argc, char **argv)
         execl(argv[0], argv[0], file, (char *)NULL);
     if (strcmp(way, "sets") == 0)
         set_options();
+    if (strcmp(way, "samples") == 0) {
+        change_samples();
+        return 0;
+    }
     if (strcmp(way, "idle") == 0) {
         APP_OK(gpu_malloc(&more, 40 << 20));
         APP_OK(gpu_free(more));

@@ -443,3 +443,125 @@ Test(sampling, a_full_table_of_stacks_keeps_those_it_has)
     gs_tracker_destroy(tracker);
     gs_stacks_destroy(stacks);
 }
+
+/* ---- changes while the program runs ------------------------------------------------- */
+
+static time_t now_s;
+
+static int own_clock(clockid_t clock, struct timespec *now)
+{
+    (void)clock;
+    *now = (struct timespec){.tv_sec = now_s};
+    return 0;
+}
+
+static void add_some(struct gs_tracker *tracker, unsigned count, uint32_t stack)
+{
+    static uint64_t address;
+
+    for (unsigned i = 0; i < count; i++) {
+        struct gs_allocation allocation = test_allocation(address += 0x10000, 4096);
+
+        allocation.stack = stack;
+        allocation.time_ns = SECONDS(now_s - 100);
+        gs_tracker_tally(tracker, &allocation);
+        test_add(tracker, &allocation, i % 2 == 0);
+    }
+}
+
+/* Ten with a stack for certain, and sixteen of which ten have one by chance. sampled_first:
+ * in this order, else the other. */
+static struct gs_tracker *changed_tracker(struct gs_stacks *stacks, bool sampled_first)
+{
+    static const char *const names[] = {"unknown", "cuMemAlloc"};
+    const struct gs_sampling some = {.distance_bytes = 4096}, all = {0};
+    struct gs_tracker_config config = {.api_names = names,
+                                       .api_count = GS_ARRAY_LEN(names),
+                                       .stacks = stacks,
+                                       .clock = own_clock,
+                                       .tally = true,
+                                       .sampling = sampled_first ? some : all};
+    struct gs_tracker *tracker = NULL;
+
+    now_s = 100;
+    cr_assert_eq(gs_tracker_create(&config, &tracker), GS_OK);
+    for (unsigned i = 0; i < 2; i++) {
+        now_s++;
+        if ((i == 0) == sampled_first) {
+            add_some(tracker, 10, TEST_STACK(stacks, AT_LOAD, AT_MAIN));
+            add_some(tracker, 6, GS_STACK_NOT_SAMPLED);
+        } else {
+            add_some(tracker, 10, TEST_STACK(stacks, AT_RUN, AT_MAIN));
+        }
+        now_s++;
+        if (i == 0)
+            gs_tracker_sample(tracker, sampled_first ? &all : &some);
+    }
+    return tracker;
+}
+
+/* Would alone see: all stacks weighed by the last setting. Then the ten that have a stack
+ * for certain stand for three more, or nothing stands for the six. */
+Test(sampling, a_stack_stands_for_as_many_as_when_it_was_taken)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        struct gs_stacks *stacks = test_stacks();
+        struct gs_tracker *tracker = changed_tracker(stacks, i == 0);
+        struct gs_report_config config = test_report_config();
+        struct gs_report_summary summary;
+        struct test_bytes bytes = test_export(tracker, config, GS_EXPORT_collapsed, 0);
+
+        cr_expect_str_eq(bytes.data, "GPU 0;main;load_batch 65536\n"
+                                     "GPU 0;main;run 40960\n");
+        free(bytes.data);
+        char *text = test_report_text(tracker, &config, &summary);
+        cr_expect_not_null(strstr(text, "LEAK 1: about 64.0 KiB in 16 allocations"), "%s",
+                           text);
+        cr_expect_not_null(strstr(text, "LEAK 2: 40.0 KiB in 10 allocations"), "%s",
+                           text);
+        cr_expect_not_null(
+            strstr(text, i == 0 ? "Note: the share of call stacks was changed, from 2.00 "
+                                  "s on all were recorded (GPUSHIM_STACK=sample): "
+                                : "Note: the share of call stacks was changed, from 2.00 "
+                                  "s on one in 4.00 KiB (GPUSHIM_STACK=sample): "),
+            "%s", text);
+        free(text);
+        bytes = test_export(tracker, config, GS_EXPORT_json, 0);
+        cr_expect_not_null(strstr(bytes.data, "\"sample_changes\": 1,"));
+        cr_expect_not_null(strstr(bytes.data, "\"sample_changed_ns\": 2000000128,"));
+        free(bytes.data);
+        gs_tracker_destroy(tracker);
+        gs_stacks_destroy(stacks);
+    }
+}
+
+/* What has no stack because it is small stands for itself, whatever was set since. */
+Test(sampling, small_ones_of_before_keep_their_weight)
+{
+    const struct gs_sampling some = {.distance_bytes = 1 << 20};
+
+    cr_expect_eq(gs_sampling_weight(&some, GS_STACK_TOO_SMALL, 4096), 1);
+}
+
+Test(sampling, many_changes)
+{
+    struct gs_stacks *stacks = test_stacks();
+    struct gs_tracker *tracker = changed_tracker(stacks, true);
+    uint64_t last_ns = 0;
+
+    for (unsigned i = 1; i <= 1000; i++) {
+        const struct gs_sampling next = {.min_bytes = i};
+        gs_tracker_sample(tracker, &next);
+        cr_assert_eq(gs_tracker_sampling(tracker).min_bytes, i);
+        cr_assert_eq(gs_tracker_sampling_at(tracker, UINT64_MAX).min_bytes, i);
+        cr_assert_eq(gs_tracker_choose_stack(tracker, GS_MEMORY_DEVICE, i), 0);
+        cr_assert_eq(gs_tracker_choose_stack(tracker, GS_MEMORY_DEVICE, i - 1),
+                     GS_STACK_TOO_SMALL);
+    }
+    cr_expect_eq(gs_tracker_resampled(tracker, &last_ns), 1001);
+    cr_expect_eq(gs_tracker_sampling_at(tracker, 0).min_bytes, 1000 - GS_SAMPLINGS_KEPT,
+                 "the oldest that is kept");
+    gs_tracker_sample(NULL, &sampled);
+    gs_tracker_destroy(tracker);
+    gs_stacks_destroy(stacks);
+}

@@ -209,6 +209,7 @@ static void read_windows(const struct gs_image *image)
     tracker->first_switch_ns = was->first_switch_ns;
     memcpy(tracker->switch_ns, was->switch_ns, sizeof(tracker->switch_ns));
     gs_image_record_time(image, tracker->switch_ns[tracker->switches % GS_SWITCHES_KEPT]);
+    memcpy(&tracker->resampled, &was->resampled, sizeof(tracker->resampled));
     if (image->stacks) {
         atomic_store(&image->out->stacks->refused, atomic_load(&image->stacks->refused));
     }

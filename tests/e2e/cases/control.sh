@@ -415,12 +415,16 @@ control_settings_case() {
   ask rule set "$pid" suppressions=leak:hold
   ask none set "$pid" suppressions=
   ask whole dump "$pid"
+  ask stacks set "$pid" stack=sample:1M,always:2M
+  ask depth set "$pid" stack=sample:1M,depth:5
   control_start uncached GPUSHIM_POOL_CACHE=0 -- "$apps/asked_shared" "$PWD/over"
   ask later set "$pid" pool-cache=1M
   control_end
   expect_equal 'the cache' "${pids[0]}: GPUSHIM_POOL_CACHE=1M,stream:10" "$(<cache.out)"
   expect_equal 'the pressure' "${pids[0]}: GPUSHIM_PRESSURE=warning:0.75" "$(<pressure.out)"
   expect_equal 'the rules' "${pids[0]}: GPUSHIM_SUPPRESSIONS=$PWD/rules" "$(<rules.out)"
+  expect_equal 'the stacks' "${pids[0]}: GPUSHIM_STACK=sample:1M,always:2M" "$(<stacks.out)"
+  expect_text depth.err 'GPUSHIM_STACK: depth:5 is read only at the start of a program'
   expect_no_text dump.out 'LIVE 1'
   expect_text whole.out 'LIVE 1'
   expect_told later "GPUSHIM_POOL_CACHE=1M: the program started without a cache (GPUSHIM_POOL_CACHE=0); unchanged"

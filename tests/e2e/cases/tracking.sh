@@ -179,6 +179,23 @@ tracking_pprof_case() {
 }
 add_case "tracking sampled, pprof" tracking_pprof_case
 
+# The share of stacks is changed while the program runs. Would alone see: stacks weighed by the setting at the end, which
+# makes what is known exactly a third of what it is, or what stands for others as small as it was sampled.
+tracking_resampled_case() {
+  preloaded shim GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=run.json "${@:2}" -- "$apps/asked_$1" "$PWD/over" samples
+  expect_status shim 0
+  expect_count shim.out '^asked: STACK=.*: success$' 3
+  expect_text shim.err 'LEAK .: 16[.]0 MiB in 4,096 allocations '
+  expect_count shim.err 'LEAK .: about ([89]|1[0-9]|2[0-4])[.][0-9]+ MiB in .* by [0-9]+ sampled$' 2
+  expect_text shim.err 'Note: the share of call stacks was changed, from .* on one in 256 KiB \(GPUSHIM_STACK=sample\): '
+  expect_equal 'the changes' 3 "$(json_get run.json recorded sample_changes)"
+}
+for way in shared static linked; do
+  add_case "tracking resampled $way" tracking_resampled_case "$way"
+done
+add_case "tracking resampled without the pool" tracking_resampled_case linked GPUSHIM_POOL=off
+add_case "tracking resampled, sampled from the start" tracking_resampled_case linked GPUSHIM_STACK=sample:1M
+
 # What is in the state file says the same.
 tracking_state_case() {
   preloaded shim GPUSHIM_STACK=sample:64K GPUSHIM_STATE_FILE=state -- \

@@ -223,7 +223,7 @@ static void put_call(const struct gs_export *export, struct gs_json *json,
 static void put_likely(const struct gs_export *export, struct gs_json *json,
                        const struct gs_group *group)
 {
-    if (export->tracker->config.sampling.distance_bytes == 0) {
+    if (!gs_tracker_is_sampled(export->tracker)) {
         return;
     }
     gs_json_member(json, "likely_bytes", gs_likely(group->likely_bytes));
@@ -308,19 +308,26 @@ static void put_leaks(const struct gs_export *export, struct gs_json *json)
 /* Writes the limits of a partial record, and the leaks without a call site. */
 static void put_recorded(const struct gs_export *export, struct gs_json *json)
 {
-    const struct gs_sampling *sampling = &export->tracker->config.sampling;
+    const struct gs_sampling sampling = gs_tracker_sampling(export->tracker);
     const struct gs_groups *unplaced = &export->data->unplaced;
     struct gs_tracker_windows windows;
+    uint64_t changed_ns = 0;
+    const uint32_t changes = gs_tracker_resampled(export->tracker, &changed_ns);
     char fate[160];
 
     gs_tracker_get_windows(export->tracker, &windows);
-    if (sampling->distance_bytes == 0 && sampling->min_bytes == 0 && !windows.switched) {
+    if (sampling.distance_bytes == 0 && sampling.min_bytes == 0 && changes == 0 &&
+        !windows.switched) {
         return;
     }
     gs_json_member_open(json, "recorded", '{');
-    gs_json_member(json, "sample_bytes", sampling->distance_bytes);
-    gs_json_member(json, "always_bytes", sampling->always_bytes);
-    gs_json_member(json, "min_bytes", sampling->min_bytes);
+    gs_json_member(json, "sample_bytes", sampling.distance_bytes);
+    gs_json_member(json, "always_bytes", sampling.always_bytes);
+    gs_json_member(json, "min_bytes", sampling.min_bytes);
+    if (changes != 0) {
+        gs_json_member(json, "sample_changes", changes);
+        gs_json_member(json, "sample_changed_ns", changed_ns);
+    }
     gs_json_member_bool(json, "attached", windows.attached);
     gs_json_member(json, "windows", windows.count);
     gs_json_member_or_null(json, "first_from_ns", windows.count > 0, windows.first_ns);

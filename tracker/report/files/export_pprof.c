@@ -427,7 +427,7 @@ static void put_head(struct profile *profile)
 {
     const struct gs_export *export = profile->export;
     uint64_t now_ns = export->source->now_ns, end_ns = export->job->end_unix_ms * 1000000;
-    uint64_t distance = export->tracker->config.sampling.distance_bytes;
+    uint64_t distance = gs_tracker_sampling(export->tracker).distance_bytes;
 
     (void)add_string(profile, "");
     put_value_type(profile, PROFILE_SAMPLE_TYPE, "alloc_objects", "count");

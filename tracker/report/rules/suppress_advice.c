@@ -538,7 +538,7 @@ static void write_rule(const struct gs_report_writer *writer, const struct advic
         from += strlen(from) + 1;
         gs_text_add(text, "%s%s", from[0] ? " file=" : "", from);
     }
-    if (writer->tracker->config.sampling.distance_bytes == 0) {
+    if (!gs_tracker_is_sampled(writer->tracker)) {
         gs_text_add(text, " max_bytes=%s", gs_report_size(advice->bytes, size));
     }
     gs_text_add(text, "\n");

@@ -442,10 +442,8 @@ const char *gs_report_rule_text(const struct gs_rule *rule, char *out, size_t si
 static const char *estimate_prefix(const struct gs_report_writer *writer,
                                    const struct gs_rule *rule)
 {
-    return rule->kind == GS_RULE_LEAK &&
-                   writer->tracker->config.sampling.distance_bytes != 0
-               ? "about "
-               : "";
+    return rule->kind == GS_RULE_LEAK && gs_tracker_is_sampled(writer->tracker) ? "about "
+                                                                                : "";
 }
 
 void gs_report_beyond(const struct gs_report_writer *writer, uint32_t rule)

@@ -261,7 +261,7 @@ static void write_more(const struct gs_report_writer *writer, const struct gs_pe
             gs_report_plural(placed - shown), gs_text_bytes(gs_likely(likely), bytes));
     }
     /* If stacks are sampled, the sampled call sites represent this memory. */
-    if (unplaced != 0 && writer->tracker->config.sampling.distance_bytes == 0) {
+    if (unplaced != 0 && !gs_tracker_is_sampled(writer->tracker)) {
         gs_text_add(writer->text, "%s%s of this peak without a call stack\n",
                     writer->prefix, gs_text_bytes(unplaced, bytes));
     }

@@ -80,27 +80,44 @@ static void add_share(struct share *share, const struct gs_groups *groups)
     }
 }
 
+/* "one call stack in 512 KiB was recorded" */
+static void put_rate(const struct gs_report_writer *writer, char out[160])
+{
+    const struct gs_sampling sampling = gs_tracker_sampling(writer->tracker);
+    uint64_t changed_ns = 0;
+    char distance[24], since[24];
+
+    gs_text_bytes(sampling.distance_bytes, distance);
+    if (gs_tracker_resampled(writer->tracker, &changed_ns) == 0) {
+        snprintf(out, 160, "one call stack in %s was recorded", distance);
+        return;
+    }
+    snprintf(out, 160, "the share of call stacks was changed, from %s on %s%s",
+             gs_text_duration(changed_ns, since),
+             sampling.distance_bytes ? "one in " : "all were recorded",
+             sampling.distance_bytes ? distance : "");
+}
+
 void gs_report_sampled(const struct gs_report_writer *writer)
 {
     const struct gs_tracker_config *config = &writer->tracker->config;
     uint64_t refused = config->stacks ? gs_stacks_refused(config->stacks) : 0;
     struct share share = {0};
-    char distance[24], bytes[24], all[24], count[32], all_count[32];
+    char rate[160], bytes[24], all[24], count[32], all_count[32];
 
     add_share(&share, &writer->data->groups);
     add_share(&share, &writer->data->unplaced);
     share.all_bytes += writer->data->shared_bytes;
     share.all_count += writer->data->shared_count;
-    if (config->sampling.distance_bytes != 0 && share.all_count != 0) {
+    if (gs_tracker_is_sampled(writer->tracker) && share.all_count != 0) {
+        put_rate(writer, rate);
         gs_text_add(
             writer->text,
-            "%sNote: one call stack in %s was recorded "
-            "(GPUSHIM_STACK=sample): %s of %s and %s of %s allocation%s "
+            "%sNote: %s (GPUSHIM_STACK=sample): %s of %s and %s of %s allocation%s "
             "have one\n",
-            writer->prefix, gs_text_bytes(config->sampling.distance_bytes, distance),
-            gs_text_bytes(share.bytes, bytes), gs_text_bytes(share.all_bytes, all),
-            gs_text_count(share.count, count), gs_text_count(share.all_count, all_count),
-            gs_report_plural(share.all_count));
+            writer->prefix, rate, gs_text_bytes(share.bytes, bytes),
+            gs_text_bytes(share.all_bytes, all), gs_text_count(share.count, count),
+            gs_text_count(share.all_count, all_count), gs_report_plural(share.all_count));
     }
     if (refused != 0 && (share.all_count != 0 || writer->data->error_count != 0)) {
         gs_text_add(writer->text,
@@ -113,7 +130,6 @@ void gs_report_sampled(const struct gs_report_writer *writer)
 
 void gs_report_unplaced(const struct gs_report_writer *writer)
 {
-    const struct gs_tracker_config *config = &writer->tracker->config;
     const struct gs_groups *groups = &writer->data->unplaced;
     uint64_t small_bytes = 0, small_count = 0, sampled_bytes, sampled_count;
     char bytes[24], count[32], least[24];
@@ -139,6 +155,6 @@ void gs_report_unplaced(const struct gs_report_writer *writer)
                     "%s%s in %s allocation%s of less than %s (GPUSHIM_STACK=min)\n",
                     writer->prefix, gs_text_bytes(small_bytes, bytes),
                     gs_text_count(small_count, count), gs_report_plural(small_count),
-                    gs_text_bytes(config->sampling.min_bytes, least));
+                    gs_text_bytes(gs_tracker_sampling(writer->tracker).min_bytes, least));
     }
 }

@@ -454,7 +454,7 @@ static void write_more(const struct gs_report_writer *writer)
                     "%s%s more call site%s: %s%s in %s allocation%s "
                     "(GPUSHIM_LEAK_MAX=N%s more)\n",
                     writer->prefix, gs_text_count(more, places), gs_report_plural(more),
-                    writer->tracker->config.sampling.distance_bytes ? "about " : "",
+                    gs_tracker_is_sampled(writer->tracker) ? "about " : "",
                     gs_text_bytes(gs_likely(likely_bytes), bytes),
                     gs_text_count(all, count), gs_report_plural(all),
                     writer->config->min_leak_bytes ? ", GPUSHIM_LEAK_MIN_BYTES=0 list"

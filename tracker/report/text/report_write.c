@@ -339,7 +339,7 @@ static void write_owners(const struct gs_report_writer *writer,
     } else {
         snprintf(title, sizeof(title), "Memory by owner, GPU %u", first->row);
     }
-    if (writer->tracker->config.sampling.distance_bytes != 0) {
+    if (gs_tracker_is_sampled(writer->tracker)) {
         strcat(title, " (about)");
     }
     gs_text_add(writer->text, "%s%-*s%9s %10s\n", writer->prefix, width + 3, title,

@@ -239,7 +239,7 @@ void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config 
                             config->running || config->killed || config->caches_leak);
     gs_records_visit(tracker, visit_live, &gather);
     gather_lost(tracker, &gather);
-    if (tracker->config.sampling.distance_bytes != 0) {
+    if (gs_tracker_is_sampled(tracker)) {
         scale_estimates(data);
     }
     sort(&data->groups);

@@ -626,7 +626,9 @@ function notesOf({ no_start, uncounted, order_ended }) {
     no_start && `CUDA did not start: ${no_start}`,
     killed && `The process ${killedBy(report.process) ? 'was killed' : 'ended without a report'}. This is its memory at that moment.`,
     recorded && windowsText(recorded),
-    recorded && recorded.sample_bytes > 0 && `one call stack in ${bytesText(recorded.sample_bytes)} was recorded ` +
+    recorded && recorded.sample_changes > 0 && 'the share of call stacks was changed while the program ran ' +
+      '(GPUSHIM_STACK=sample): call sites are estimates',
+    recorded && recorded.sample_bytes > 0 && !recorded.sample_changes && `one call stack in ${bytesText(recorded.sample_bytes)} was recorded ` +
       '(GPUSHIM_STACK=sample): call sites are estimates',
     recorded && recorded.min_bytes > 0 && `allocations of less than ${bytesText(recorded.min_bytes)} have no call stack ` +
       '(GPUSHIM_STACK=min)',
