@@ -407,21 +407,33 @@ static struct gs_watch_answer hear_watcher(int to_watcher, int status)
     return none;
 }
 
-/* The exit status of GPUSHIM_ERROR_EXITCODE if it is due; 0: it is not. A run without a
- * CUDA call has passed no check, which is said. */
+/* A run without a CUDA call has passed no check, and whoever waits for its report at a
+ * terminal would wonder. In scripts such runs may be many, and stay silent. */
+static void say_no_cuda(const struct gs_arguments *arguments, int status)
+{
+    const char *rules = file_of_rules();
+    if (status != 0 && !arguments->summary) {
+        gs_launcher_warn("no CUDA call was seen, so nothing was checked%s",
+                         arguments->error_no_cuda ? "" : " (--error-no-cuda: an error)");
+    }
+    if (rules) {
+        gs_launcher_warn("GPUSHIM_WRITE_SUPPRESSIONS=%.400s: no CUDA call was seen; no "
+                         "rule is added",
+                         rules);
+    }
+    if (status == 0 && !rules && !arguments->summary && isatty(STDERR_FILENO) &&
+        gs_value_now(GS_OPTION_ROW_verbose) != 0) {
+        gs_launcher_warn("no CUDA call was seen: there is nothing to report");
+    }
+}
+
+/* The exit status of GPUSHIM_ERROR_EXITCODE if it is due; 0: it is not. */
 static int error_status(const struct gs_watch_answer *answer,
                         const struct gs_arguments *arguments)
 {
     int status = (int)gs_value_now(GS_OPTION_ROW_error_exitcode);
-    if (status != 0 && !answer->cuda && !arguments->summary) {
-        gs_launcher_warn("no CUDA call was seen, so nothing was checked%s",
-                         arguments->error_no_cuda ? "" : " (--error-no-cuda: an error)");
-    }
-    const char *rules = file_of_rules();
-    if (rules && !answer->cuda) {
-        gs_launcher_warn("GPUSHIM_WRITE_SUPPRESSIONS=%.400s: no CUDA call was seen; no "
-                         "rule is added",
-                         rules);
+    if (!answer->cuda) {
+        say_no_cuda(arguments, status);
     }
     bool missing = arguments->error_no_cuda && !answer->cuda;
     return answer->bad || missing ? status : 0;

@@ -369,6 +369,23 @@ ends_terminal_case() {
 }
 add_case "ends at a terminal" ends_terminal_case
 
+# Who waits for a report at a terminal learns that there will be none; not in a script, nor for a program that has one,
+# nor with a line of its own for the same. Would alone see: silence, or the line twice.
+ends_terminal_nothing_case() {
+  local nothing='^gpushim: no CUDA call was seen: there is nothing to report$'
+
+  need python3
+  write_terminal
+  run_in shim GPUSHIM_LIBRARY="$shim" -- python3 -S terminal.py "$build/gpushim $apps/plain" "$build/gpushim $apps/ends_shared raw" \
+    "GPUSHIM_VERBOSE=0 $build/gpushim true" "$build/gpushim --error-exitcode=3 true" "$build/gpushim --summary true"
+  expect_count shim.out "$nothing" 1
+  expect_count shim.out '^gpushim: no ' 3
+  expect_text shim.out 'SUMMARY: gpushim: '
+  run_in script GPUSHIM_LIBRARY="$shim" -- "$build/gpushim" --watch=parent "$apps/plain"
+  expect_quiet script
+}
+add_case "ends at a terminal, nothing was seen" ends_terminal_nothing_case
+
 # reports_before_prompts FILE: each report is whole before the next prompt.
 reports_before_prompts() {
   awk '/^PROMPT> / { at = 1 } /^==[0-9]+==/ && last == "PROMPT> " { bad = 1 } { last = $0 } END { exit bad }' "$1" ||
