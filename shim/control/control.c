@@ -7,8 +7,7 @@
  * a process whose first thread has ended ends with the program's last thread: from then
  * on the thread sleeps for short times, and ends when only the library's remain. That a
  * system call has ended the first thread only the library's other threads notice: in a
- * process that has freed no memory, and so has none, this one stays. So it does where
- * gpushim attach has loaded the library, unless the first thread had ended before.
+ * process that has freed no memory, and so has none, this one stays.
  *
  * A seccomp filter may end a process for a system call that the program never makes.
  * Filters that the first process of this process namespace has, too, are a container's,

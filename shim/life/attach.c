@@ -23,6 +23,7 @@
 #include "shim/report/trace_stacks.h"
 #include "shim/settings/environment.h"
 #include "shim/settings/options.h"
+#include "shim/settings/own_thread.h"
 #include "shim/settings/process_start.h"
 #include "shim/state/state.h"
 #include "shim/statefile/state_file.h"
@@ -243,6 +244,7 @@ static void attach(const char *lines)
         }
         gs_environment_replace(variables);
         gs_unseen_give_up();
+        gs_own_thread_watch_first_elsewhere();
     }
     start();
     if (gs_real_lacks()) {

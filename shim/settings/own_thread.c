@@ -19,6 +19,7 @@
 #include "gs_wait.h"
 #include "shim/settings/checkers.h"
 #include "shim/settings/thread.h"
+#include "shim/settings/thread_value.h"
 #include "tracker/stacks/alt_stack.h"
 
 #define STACK_BYTES (1u << 20)
@@ -132,7 +133,8 @@ bool gs_own_thread_is(pid_t number)
 
 /* ---- the first thread -------------------------------------------------------------- */
 
-static pthread_key_t first_key;    /* written by the first thread alone */
+static pthread_once_t first_key_once = PTHREAD_ONCE_INIT;
+static pthread_key_t first_key;    /* immutable after first_key_once */
 static bool first_key_made;        /* likewise */
 static void (*at_first_end)(void); /* immutable after the constructor */
 static bool first_ended;           /* atomic */
@@ -150,15 +152,19 @@ static void first_ends(void *unused)
     first_has_ended();
 }
 
+static void make_first_key(void)
+{
+    first_key_made = pthread_key_create(&first_key, first_ends) == 0;
+}
+
+static bool has_first_key(void)
+{
+    return pthread_once(&first_key_once, make_first_key) == 0 && first_key_made;
+}
+
 static void watch_first(void)
 {
-    if (syscall(SYS_gettid) != syscall(SYS_getpid)) {
-        return;
-    }
-    if (!first_key_made) {
-        first_key_made = pthread_key_create(&first_key, first_ends) == 0;
-    }
-    if (first_key_made) {
+    if (syscall(SYS_gettid) == syscall(SYS_getpid) && has_first_key()) {
         (void)pthread_setspecific(first_key, &first_key);
     }
 }
@@ -167,6 +173,13 @@ void gs_own_thread_watch_first(void (*ends)(void))
 {
     at_first_end = ends;
     watch_first();
+}
+
+void gs_own_thread_watch_first_elsewhere(void)
+{
+    if (has_first_key()) {
+        (void)gs_thread_value_set((pid_t)syscall(SYS_getpid), first_key, &first_key);
+    }
 }
 
 bool gs_first_thread_ended(void)

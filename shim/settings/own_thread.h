@@ -32,6 +32,8 @@ bool gs_own_threads_remain(void);
  * first thread; in any other nothing is watched until the first thread starts the
  * library. */
 void gs_own_thread_watch_first(void (*ends)(void));
+/* The same, called in another thread, for a library that came with gpushim attach. */
+void gs_own_thread_watch_first_elsewhere(void);
 /* Returns true from that call on. */
 bool gs_first_thread_ended(void);
 

@@ -1,6 +1,6 @@
 /*
  * attached.c - a program that gpushim attaches to while it runs.
- *   attached FOLDER [idle|threads|pairs|second]
+ *   attached FOLDER [idle|threads|pairs|second|leaving]
  *
  * Takes 1 MiB, says "ready", and waits for FOLDER/begin. Then makes calls whose number it
  * says, and keeps some of the memory; waits for FOLDER/more, and frees all, also what is
@@ -12,6 +12,8 @@
  *            the system calls getppid and getuid (tests/inject/steps.c)
  *   second   in a second thread, since the first one has ended; all but the calls that
  *            have the driver start a thread, with which no process would end
+ *   leaving  the same, where the first one ends by pthread_exit once there is
+ *            FOLDER/leave; at the end a function of atexit says "exit"
  *
  * Checks the memory's contents, so that a call that went astray is seen.
  */
@@ -122,7 +124,7 @@ static int run(const char *way)
     gpu_ptr first, weights[2];
     pthread_t threads[THREADS];
     int many = strcmp(way, "threads") == 0 ? THREADS : 0;
-    int rounds = strcmp(way, "second") == 0 ? 0 : ROUNDS;
+    int rounds = strcmp(way, "second") == 0 || strcmp(way, "leaving") == 0 ? 0 : ROUNDS;
 
     if (strcmp(way, "idle") == 0) {
         say("ready");
@@ -158,6 +160,11 @@ static int run(const char *way)
     return 0;
 }
 
+static void say_exit(void)
+{
+    say("exit");
+}
+
 static void *run_second(void *way)
 {
     run(way);
@@ -170,8 +177,12 @@ int main(int argc, char **argv)
     pthread_t second;
 
     folder = argc > 1 ? argv[1] : ".";
-    if (strcmp(way, "second") == 0) {
+    if (strcmp(way, "leaving") == 0)
+        atexit(say_exit);
+    if (strcmp(way, "second") == 0 || strcmp(way, "leaving") == 0) {
         APP_OK(pthread_create(&second, NULL, run_second, way) != 0);
+        if (strcmp(way, "leaving") == 0)
+            await("leave");
         pthread_exit(NULL);
     }
     return run(way);

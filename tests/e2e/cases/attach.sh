@@ -23,17 +23,18 @@ attach_step() {
   [[ ! $2 ]] || await 25 grep -qs "$2" program.out || fail "the program does not go on behind $1"
 }
 
-# attach_end [WAY]: the program ends as natively.
+# attach_end [WORD]: the program ends as natively; WORD: what it says last.
 attach_end() {
   local status=0
 
-  attach_step end ''
+  attach_step end "${1-}"
   wait "$pid" || status=$?
   expect_equal 'the status' 0 "$status"
-  expect_equal 'what the program says' 'attached: ready
+  expect_equal 'what the program says' "attached: ready
 attached: done
 attached: freed
-attached: over' "$(<program.out)"
+attached: over${1+
+attached: $1}" "$(<program.out)"
   expect_equal 'what the program warns of' '' "$(<program.err)"
 }
 
@@ -206,6 +207,28 @@ attach_second_thread_case() {
 for way in shared linked; do
   add_case "attach without a first thread $way" attach_second_thread_case "$way" attached
   add_case "attach without a first thread $way, detached" attach_second_thread_case "$way" detached
+done
+
+# The first thread ends after attaching, while another one goes on, and the driver has no thread. Alone sees the
+# library's thread, which nobody has told of that end, outlive them all.
+attach_leaving_case() {
+  attach_start "$apps/attached_$1" . leaving
+  run_in attach -- "$build/gpushim" attach --report-on=exit --log-file="$PWD/log" "$pid"
+  attach_step begin done
+  if [[ $2 == detached ]]; then
+    run_in detach -- "$build/gpushim" detach "$pid"
+    expect_status detach 0
+  fi
+  attach_step leave ''
+  await 25 grep -q 'State:.Z' "/proc/$pid/status" || fail 'the first thread does not end'
+  attach_step more freed
+  attach_end exit
+  expect_status attach 0
+  [[ $2 == detached ]] || expect_count log "^==$pid== gpushim [0-9.]+: .* exit 0\$" 1
+}
+for way in shared linked; do
+  add_case "attach and the first thread leaves $way" attach_leaving_case "$way" attached
+  add_case "attach and the first thread leaves $way, detached" attach_leaving_case "$way" detached
 done
 
 # An allocator that blocks all signals, as tcmalloc's stacks do, and restores the mask by the C library. Alone sees the
