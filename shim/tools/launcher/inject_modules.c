@@ -21,6 +21,9 @@
 #define MOST_HEADERS  64
 #define LONGEST_NAME  64
 #define LONGEST_CHAIN 100000u
+/* ThreadSanitizer's memory for what it knows of objects (tsan_platform.h, x86_64). */
+#define TSAN_BEGIN UINT64_C(0x300000000000)
+#define TSAN_END   UINT64_C(0x340000000000)
 
 bool gs_target_get(const struct gs_target *target, uint64_t from, void *to, size_t bytes)
 {
@@ -399,9 +402,16 @@ static bool find_code(struct gs_target *target)
     return found;
 }
 
-/* Whether each thread must be made by ThreadSanitizer: in another it ends the process. */
+/* Whether each thread must be made by ThreadSanitizer: in another it ends the process.
+ * Linked statically it may show no name, only memory at a fixed address. MemorySanitizer
+ * has some there, too, which is larger. */
 static bool has_thread_sanitizer(const struct gs_target *target)
 {
+    for (size_t i = 0; i < target->maps_count; i++) {
+        if (target->maps[i].start == TSAN_BEGIN && target->maps[i].end == TSAN_END) {
+            return true;
+        }
+    }
     for (size_t i = 0; i < target->modules_count; i++) {
         if (target->modules[i].is_listed &&
             find_symbol(target, &target->modules[i], "__tsan_init")) {

@@ -652,28 +652,36 @@ PY
 add_case "attach behind a container's filter" attach_filter_case inside
 add_case "attach behind a program's filter" attach_filter_case outside
 
-# ThreadSanitizer ends a process for a thread that it has not made. Alone sees such a thread.
+# ThreadSanitizer ends a process for a thread that it has not made. Alone sees such a thread, and a runtime that is
+# linked statically taken for none: it shows no name of its own.
+# attach_sanitized_case WAY LIBRARY: waits in poll, or never
 attach_sanitized_case() {
   local status=0
 
   need gcc
-  cat >busy.c <<'C'
+  cat >sanitized.c <<'C'
+#include <poll.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
-int main(void)
+int main(int argc, char **argv)
 {
     volatile unsigned long turns = 0;
+    int waits = argc > 1 && strcmp(argv[1], "poll") == 0;
     puts("ready");
     fflush(stdout);
     while (access("end", F_OK) != 0)
-        for (int i = 0; i < 10000000; i++)
-            turns = turns + 1;
+        if (waits)
+            poll(NULL, 0, 100);
+        else
+            for (int i = 0; i < 10000000; i++)
+                turns = turns + 1;
     return 7;
 }
 C
-  gcc -O1 -fsanitize=thread -o busy busy.c 2>/dev/null || skip 'ThreadSanitizer'
+  gcc -O1 -fsanitize=thread ${2:+"$2"} -o sanitized sanitized.c 2>/dev/null || skip 'ThreadSanitizer'
   setarch -R true 2>/dev/null || skip 'setarch -R'
-  setarch -R ./busy >program.out 2>program.err </dev/null & # its memory is at fixed addresses
+  setarch -R ./sanitized "$1" >program.out 2>program.err </dev/null & # its memory is at fixed addresses
   pid=$!
   trap 'kill -9 "$pid" 2>/dev/null' EXIT
   await 25 grep -qs ready program.out || skip 'ThreadSanitizer'
@@ -685,7 +693,10 @@ C
   expect_status attach 1
   expect_text attach.err "^gpushim: process $pid: it runs under ThreadSanitizer, which would not know the new thread\$"
 }
-add_case "attach to a program under ThreadSanitizer" attach_sanitized_case
+for way in busy poll; do
+  add_case "attach to a program under ThreadSanitizer, $way" attach_sanitized_case $way
+  add_case "attach to a program under ThreadSanitizer, linked statically, $way" attach_sanitized_case $way -static-libtsan
+done
 
 # A program that has just been started has not loaded its C library: here the loader waits for the writer of a pipe.
 attach_starting_case() {
