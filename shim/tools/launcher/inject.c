@@ -198,6 +198,8 @@ static bool fill_there(const struct gs_target *target, const struct gs_traced *t
     const struct gs_functions *functions = &target->functions;
     put_word(data, GS_STUB_CREATE, functions->create);
     put_word(data, GS_STUB_DETACH, functions->detach);
+    put_word(data, GS_STUB_ATTRIBUTE, functions->attribute);
+    put_word(data, GS_STUB_SIZE_STACK, functions->attribute ? functions->size_stack : 0);
     put_word(data, GS_STUB_SELF, functions->self);
     put_word(data, GS_STUB_OPEN, functions->open);
     put_word(data, GS_STUB_SYMBOL, functions->symbol);

@@ -358,12 +358,17 @@ static void find_functions(struct gs_target *target)
     const struct {
         const char *name;
         uint64_t *where;
-    } rows[] = {
-        {"pthread_create", &functions->create}, {"pthread_detach", &functions->detach},
-        {"pthread_self", &functions->self},     {"dlopen", &functions->open},
-        {"dlsym", &functions->symbol},          {"dlerror", &functions->error},
-        {"munmap", &functions->unmap},          {"__libc_dlopen_mode", &inner_open},
-        {"__libc_dlsym", &inner_symbol}};
+    } rows[] = {{"pthread_create", &functions->create},
+                {"pthread_detach", &functions->detach},
+                {"pthread_self", &functions->self},
+                {"dlopen", &functions->open},
+                {"dlsym", &functions->symbol},
+                {"dlerror", &functions->error},
+                {"munmap", &functions->unmap},
+                {"__libc_dlopen_mode", &inner_open},
+                {"pthread_attr_init", &functions->attribute},
+                {"pthread_attr_setstacksize", &functions->size_stack},
+                {"__libc_dlsym", &inner_symbol}};
     for (size_t i = 0; i < target->modules_count; i++) {
         const struct gs_module *module = &target->modules[i];
         for (size_t row = 0; module->kind == GS_MODULE_LIBC && module->is_listed &&

@@ -49,8 +49,9 @@ struct gs_map {
 /* Functions of the other process that are called there. */
 struct gs_functions {
     uint64_t create, detach, self, open, symbol, unmap;
-    uint64_t error; /* 0: there is none */
-    uint64_t mode;  /* what open is called with */
+    uint64_t error;                 /* 0: there is none */
+    uint64_t attribute, size_stack; /* likewise */
+    uint64_t mode;                  /* what open is called with */
 };
 
 struct gs_target {

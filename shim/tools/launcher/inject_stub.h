@@ -44,6 +44,15 @@
 #define GS_STUB_DONE 344 /* not 0: the call is over, the thread can be put back */
 #define GS_STUB_REST 352 /* struct timespec: how long it waits for that */
 
+/* Of the new thread: the functions that set a stack's size (0: the default), and their
+ * pthread_attr_t. The first size is that of the library's own threads: the C library
+ * keeps the stack of a thread that has ended for one of the same size. */
+#define GS_STUB_ATTRIBUTE   368
+#define GS_STUB_SIZE_STACK  376
+#define GS_STUB_ATTRIBUTES  384
+#define GS_STUB_STACK_BYTES 0x100000
+#define GS_STUB_LEAST_BYTES 0x20000
+
 #define GS_STUB_ANSWERED 1
 #define GS_STUB_FAILED   2
 

@@ -27,12 +27,23 @@ gs_stub_begin:
     ldmxcsr (%rsp)
     add     $8, %rsp
     cld
-    lea     GS_STUB_THREAD(%rbx), %rdi
-    xor     %esi, %esi
-    lea     stub_thread(%rip), %rdx
-    mov     %rbx, %rcx
-    call    *GS_STUB_CREATE(%rbx)
-    mov     %rax, GS_STUB_RESULT(%rbx)
+    cmpq    $0, GS_STUB_SIZE_STACK(%rbx)
+    je      7f
+    lea     GS_STUB_ATTRIBUTES(%rbx), %rdi
+    call    *GS_STUB_ATTRIBUTE(%rbx)
+    test    %eax, %eax
+    jnz     7f
+    mov     $GS_STUB_STACK_BYTES, %esi
+    call    stub_create_sized
+    test    %eax, %eax
+    jz      8f
+    mov     $GS_STUB_LEAST_BYTES, %esi /* there may be no address space for more */
+    call    stub_create_sized
+    test    %eax, %eax
+    jz      8f
+7:  xor     %esi, %esi /* or the thread-local variables need more */
+    call    stub_create
+8:  mov     %rax, GS_STUB_RESULT(%rbx)
     mov     $-1, %eax
     mov     %eax, %edx
     xrstor64 GS_STUB_VECTORS(%rbx)
@@ -85,6 +96,25 @@ gs_stub_met:
     mov     REG(17)(%rbx), %rsp
     mov     WORD(REG(5)), %rbx
     jmp     *WORD(REG(15))
+
+/* Creates the new thread, with a stack of rsi bytes. Returns 0 or an error. */
+stub_create_sized:
+    sub     $8, %rsp
+    lea     GS_STUB_ATTRIBUTES(%rbx), %rdi
+    call    *GS_STUB_SIZE_STACK(%rbx)
+    add     $8, %rsp
+    test    %eax, %eax
+    jnz     9f
+    lea     GS_STUB_ATTRIBUTES(%rbx), %rsi
+/* The same. rsi: its attributes, or 0. */
+stub_create:
+    sub     $8, %rsp
+    lea     GS_STUB_THREAD(%rbx), %rdi
+    lea     stub_thread(%rip), %rdx
+    mov     %rbx, %rcx
+    call    *GS_STUB_CREATE(%rbx)
+    add     $8, %rsp
+9:  ret
 
 /* The new thread. At its end munmap returns to the C library, not to here. */
 stub_thread:

@@ -735,6 +735,27 @@ attach_named_pipe_case() {
 }
 add_case "attach to the reader of a named pipe" attach_named_pipe_case
 
+# Little address space is left (RLIMIT_AS). Alone sees a thread there with a stack of 8 MiB, which the C library keeps.
+attach_limited_case() {
+  local size
+
+  need prlimit
+  attach_start "$apps/attached_linked" .
+  size=$(awk '/^VmSize/ { print $2 }' "/proc/$pid/status")
+  prlimit --pid "$pid" --as=$(((size + 22 * 1024) * 1024)) || fail 'no limit can be set'
+  run_in attach -- "$build/gpushim" attach "$pid"
+  attach_step begin done
+  run_in stats -- "$build/gpushim" stats "$pid"
+  attach_step more freed
+  run_in detach -- "$build/gpushim" detach "$pid"
+  attach_end
+  for name in attach stats detach; do
+    expect_status $name 0
+    expect_quiet $name
+  done
+}
+add_case "attach with little address space" attach_limited_case
+
 # What it cannot attach to, it says, and leaves alone.
 attach_refused_case() {
   local stub
