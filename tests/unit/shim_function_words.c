@@ -242,3 +242,46 @@ Test(function_words, says_that_a_process_has_ended)
                      "it has ended");
     cr_expect_null(gs_function_words_scan(child, &nothing, true, &result));
 }
+
+/* Words that stay: another process may use the shared ones. Alone sees those replaced, and
+ * words that are left without a count. */
+Test(function_words, counts_those_that_are_shared_or_not_aligned)
+{
+    enum { BYTES = 3 * 4096 };
+    char *shared =
+        mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    char *own =
+        mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const uint64_t word = FIRST;
+    cr_assert(shared != MAP_FAILED && own != MAP_FAILED);
+    pid_t child = fork();
+    if (child == 0) {
+        memcpy(shared + 64, &word, sizeof(word));
+        memcpy(shared + 4099, &word, sizeof(word));
+        memcpy(own + 8191, &word, sizeof(word)); /* on two pages */
+        memcpy(own + 128, &word, sizeof(word));
+        (void)raise(SIGSTOP);
+        _exit(memcmp(shared + 64, &word, sizeof(word)) != 0             ? 1
+              : memcmp(own + 8191, &word, sizeof(word)) != 0            ? 2
+              : memcmp(own + 128, &(uint64_t){BACK}, sizeof(word)) != 0 ? 3
+                                                                        : 0);
+    }
+    struct gs_function_pair pair = {FIRST, BACK};
+    const uintptr_t self = (uintptr_t)&pair & ~UINT64_C(4095);
+    const struct gs_function_area area = {self - 65536,
+                                          self + 65536}; /* the pair's stack */
+    const struct gs_function_words words = {
+        .pairs = &pair, .pair_count = 1, .skipped = &area, .skipped_count = 1};
+    struct gs_function_words_result result, left;
+    int status;
+    cr_assert_eq(waitpid(child, &status, WUNTRACED), child);
+    cr_expect_null(gs_function_words_scan(child, &words, true, &result));
+    cr_expect_eq(result.found, 1u);
+    cr_expect_null(gs_function_words_left(child, &words, &left));
+    cr_expect_eq(left.found, 3u, "%llu", (unsigned long long)left.found);
+    cr_assert_eq(kill(child, SIGCONT), 0);
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_expect_eq(status, 0, "status %d", WEXITSTATUS(status));
+    (void)munmap(shared, BYTES);
+    (void)munmap(own, BYTES);
+}

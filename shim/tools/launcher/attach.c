@@ -299,6 +299,19 @@ static bool load(pid_t pid, unsigned wait_ms)
     return done;
 }
 
+/* Says which words stay as they are. */
+static void warn_of_left(pid_t pid)
+{
+    struct gs_function_words_result left;
+    if (!gs_function_words_left(pid, &reply.words, &left) && left.found > 0) {
+        gs_launcher_warn("process %ld: %llu address%s of driver functions not changed, "
+                         "in memory that it may share, or not aligned: calls through %s "
+                         "are missed",
+                         (long)pid, (unsigned long long)left.found,
+                         left.found == 1 ? "" : "es", left.found == 1 ? "it" : "them");
+    }
+}
+
 static bool attach(pid_t pid, unsigned wait_ms)
 {
     const char *problem = gs_inject_refuse(pid);
@@ -335,6 +348,7 @@ static bool attach(pid_t pid, unsigned wait_ms)
                          "missed; attach again",
                          (long)pid);
     }
+    warn_of_left(pid);
     return true;
 }
 

@@ -34,12 +34,17 @@
 #define SLICE_BYTES  ((uint64_t)256 << 20)
 #define THREADS_MOST 8
 
+/* Mappings in which words that are not aligned are counted: a program's tables are in its
+ * data or in small blocks, and a look at each byte takes as long as all else. */
+#define UNALIGNED_BYTES ((uint64_t)64 << 20)
+
 /* Memory of /proc/PID/maps that may hold words. */
 struct mapping {
     uint64_t begin, end;
     size_t slices;       /* of this mapping and those before it */
     bool is_first_stack; /* of the first thread */
     bool behind_guard;   /* directly above memory that cannot be accessed */
+    bool is_shared;
 };
 
 /* A line of the file. */
@@ -53,6 +58,7 @@ struct line {
 struct scan {
     const struct gs_function_words *words;
     bool replace;
+    bool left;         /* counts what is left by a scan that replaces */
     int memory, pages; /* descriptors; pages -1: all are read */
     bool by_entries;   /* the kernel does not tell regions of pages; atomic */
     size_t page_bytes;
@@ -146,6 +152,24 @@ static bool is_on_stack(const struct gs_function_words *words,
     return false;
 }
 
+/* A value that may be a function's: counts the word, and replaces it. */
+static void take_word(struct reader *reader, uint64_t address, uint64_t value)
+{
+    const struct scan *scan = reader->scan;
+    const struct gs_function_pair *pair = pair_of(scan->words, value);
+    bool is_aligned = address % sizeof(value) == 0;
+    if (!pair || is_skipped(scan->words, address) ||
+        (scan->left && is_aligned && !reader->mapping->is_shared) ||
+        is_on_stack(scan->words, reader->mapping, address)) {
+        return;
+    }
+    reader->result.found++;
+    if (scan->replace && pwrite(scan->memory, &pair->to, sizeof(pair->to),
+                                (off_t)address) == sizeof(pair->to)) {
+        reader->result.replaced++;
+    }
+}
+
 /* The words of `bytes` at `address`, which the reader's chunk has. */
 static void look_at(struct reader *reader, uint64_t address, size_t bytes)
 {
@@ -153,21 +177,15 @@ static void look_at(struct reader *reader, uint64_t address, size_t bytes)
     const struct gs_function_words *words = scan->words;
     const uint64_t first = words->pairs[0].from,
                    span = words->pairs[words->pair_count - 1].from - first;
-    for (size_t at = 0; at + sizeof(uint64_t) <= bytes; at += sizeof(uint64_t)) {
+    const size_t step =
+        scan->left && reader->mapping->end - reader->mapping->begin <= UNALIGNED_BYTES
+            ? 1
+            : sizeof(uint64_t);
+    for (size_t at = 0; at + sizeof(uint64_t) <= bytes; at += step) {
         uint64_t value;
         memcpy(&value, reader->chunk + at, sizeof(value));
-        if (GS_LIKELY(value - first > span)) {
-            continue;
-        }
-        const struct gs_function_pair *pair = pair_of(words, value);
-        if (!pair || is_skipped(words, address + at) ||
-            is_on_stack(words, reader->mapping, address + at)) {
-            continue;
-        }
-        reader->result.found++;
-        if (scan->replace && pwrite(scan->memory, &pair->to, sizeof(pair->to),
-                                    (off_t)(address + at)) == sizeof(pair->to)) {
-            reader->result.replaced++;
+        if (GS_UNLIKELY(value - first <= span)) {
+            take_word(reader, address + at, value);
         }
     }
 }
@@ -405,6 +423,18 @@ static bool read_line(char *line, struct line *out)
     return true;
 }
 
+/* Shared memory that is no file on a disk, and no device. */
+static bool is_shared_memory(const struct line *line)
+{
+    static const char *const names[] = {"/memfd:", "/dev/zero", "/SYSV", "/dev/shm/",
+                                        "[anon_shmem:"};
+    bool found = false;
+    for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {
+        found |= strncmp(line->name, names[i], strlen(names[i])) == 0;
+    }
+    return found;
+}
+
 /* Private memory that may hold words: what the process can write, what it has made
  * read-only, and, of files, what the linker has once the slots were set. */
 static bool is_wanted(const struct scan *scan, const struct line *line)
@@ -412,8 +442,14 @@ static bool is_wanted(const struct scan *scan, const struct line *line)
     bool written = line->permissions[0] == 'r' && line->permissions[1] == 'w';
     bool fixed = (scan->words->fixed || line->inode == 0) &&
                  strncmp(line->permissions, "r--", 3) == 0;
-    return line->permissions[3] == 'p' && (written || fixed) &&
-           strcmp(line->name, "[vvar]") != 0 && strcmp(line->name, "[vdso]") != 0;
+    if (line->permissions[3] == 's') {
+        return scan->left && line->permissions[0] == 'r' && is_shared_memory(line);
+    }
+    if (scan->left && line->end - line->begin > UNALIGNED_BYTES) {
+        return false;
+    }
+    return (written || fixed) && strcmp(line->name, "[vvar]") != 0 &&
+           strcmp(line->name, "[vdso]") != 0;
 }
 
 static bool add_mapping(struct scan *scan, const struct mapping *mapping)
@@ -456,7 +492,8 @@ static const char *list_mappings(struct scan *scan, pid_t pid)
             .begin = line.begin,
             .end = line.end,
             .is_first_stack = strcmp(line.name, "[stack]") == 0,
-            .behind_guard = line.begin == guard_end && line.inode == 0};
+            .behind_guard = line.begin == guard_end && line.inode == 0,
+            .is_shared = line.permissions[3] == 's'};
         if (strcmp(line.permissions, "---p") == 0 && line.inode == 0) {
             guard_end = line.end;
         }
@@ -466,31 +503,43 @@ static const char *list_mappings(struct scan *scan, pid_t pid)
     return listed ? NULL : "no memory to list its memory";
 }
 
-const char *gs_function_words_scan(pid_t pid, const struct gs_function_words *words,
-                                   bool replace, struct gs_function_words_result *out)
+static const char *run(struct scan *scan, pid_t pid, struct gs_function_words_result *out)
 {
-    struct scan scan = {
-        .words = words, .replace = replace, .page_bytes = (size_t)sysconf(_SC_PAGESIZE)};
     char path[64];
     *out = (struct gs_function_words_result){0};
-    if (words->pair_count == 0) {
+    if (scan->words->pair_count == 0) {
         return NULL;
     }
+    scan->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     (void)snprintf(path, sizeof(path), "/proc/%ld/mem", (long)gs_living_thread(pid));
-    scan.memory = open(path, (replace ? O_RDWR : O_RDONLY) | O_CLOEXEC);
-    if (scan.memory < 0) {
+    scan->memory = open(path, (scan->replace ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+    if (scan->memory < 0) {
         return errno == ENOENT ? "it has ended" : "its memory cannot be read";
     }
     (void)snprintf(path, sizeof(path), "/proc/%ld/pagemap", (long)gs_living_thread(pid));
-    scan.pages = open(path, O_RDONLY | O_CLOEXEC);
-    const char *problem = list_mappings(&scan, pid);
+    scan->pages = open(path, O_RDONLY | O_CLOEXEC);
+    const char *problem = list_mappings(scan, pid);
     if (!problem) {
-        problem = read_all(&scan, out);
+        problem = read_all(scan, out);
     }
-    (void)close(scan.memory);
-    if (scan.pages >= 0) {
-        (void)close(scan.pages);
+    (void)close(scan->memory);
+    if (scan->pages >= 0) {
+        (void)close(scan->pages);
     }
-    free(scan.mappings);
+    free(scan->mappings);
     return problem;
+}
+
+const char *gs_function_words_scan(pid_t pid, const struct gs_function_words *words,
+                                   bool replace, struct gs_function_words_result *out)
+{
+    struct scan scan = {.words = words, .replace = replace};
+    return run(&scan, pid, out);
+}
+
+const char *gs_function_words_left(pid_t pid, const struct gs_function_words *words,
+                                   struct gs_function_words_result *out)
+{
+    struct scan scan = {.words = words, .left = true};
+    return run(&scan, pid, out);
 }

@@ -59,4 +59,12 @@ void gs_function_words_sort(struct gs_function_words *words);
 const char *gs_function_words_scan(pid_t pid, const struct gs_function_words *words,
                                    bool replace, struct gs_function_words_result *out);
 
+/*
+ * Counts the words that gs_function_words_scan does not look at: in memory that is shared,
+ * where another process without the library may use them; and those that are not aligned,
+ * in mappings of at most 64 MiB. The threads may run. Returns as above.
+ */
+const char *gs_function_words_left(pid_t pid, const struct gs_function_words *words,
+                                   struct gs_function_words_result *out);
+
 #endif
