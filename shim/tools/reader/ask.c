@@ -325,6 +325,10 @@ static const char *look(struct gs_ask_call *call, uint32_t now)
         if (syscall(SYS_tgkill, call->thread.pid, call->thread.tid, 0) != 0) {
             return gs_ask_gone;
         }
+        if (now == GS_CONTROL_ASKED &&
+            gs_ask_lacks_addresses(call->thread.pid, sizeof(*call->box))) {
+            return "its address space is used up (RLIMIT_AS)";
+        }
     }
     return now_ns >= call->until_ns ? gs_ask_late : NULL;
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "gs_read_text.h"
@@ -45,6 +46,19 @@ bool gs_ask_has_library(pid_t pid, bool *readable)
     }
     free(line);
     return found;
+}
+
+bool gs_ask_lacks_addresses(pid_t pid, size_t bytes)
+{
+    char path[64], text[64];
+    struct rlimit limit;
+    if (prlimit(pid, RLIMIT_AS, NULL, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+        return false;
+    }
+    (void)snprintf(path, sizeof(path), "/proc/%ld/statm", (long)gs_living_thread(pid));
+    (void)gs_read_text(path, text, sizeof(text));
+    return strtoull(text, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE) + bytes >
+           limit.rlim_cur;
 }
 
 /* Returns whether a switch was off in the environment that the process started with. */

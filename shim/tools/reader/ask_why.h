@@ -6,6 +6,7 @@
 #define GS_ASK_WHY_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/types.h>
 
 /* A filter came after the thread: the end of a sentence. */
@@ -23,6 +24,10 @@ const char *gs_ask_why_none(pid_t pid);
 /* Why nothing can be asked of a process that is the command gpushim, which waits for its
  * program: names the program's process. NULL: it is another program. Static. */
 const char *gs_ask_why_launcher(pid_t pid);
+
+/* Whether the process's limit leaves no `bytes` of addresses: it cannot attach shared
+ * memory. */
+bool gs_ask_lacks_addresses(pid_t pid, size_t bytes);
 
 /* Returns whether the process was started with the library in LD_PRELOAD. */
 bool gs_ask_was_preloaded(pid_t pid);

@@ -778,9 +778,10 @@ share, or not aligned: calls through them are missed" "$(<attach.err)"
 }
 add_case "attach to a table in shared memory" attach_unchanged_case
 
-# Little address space is left (RLIMIT_AS). Alone sees a thread there with a stack of 8 MiB, which the C library keeps.
+# Little address space is left (RLIMIT_AS), then none. Alone sees a thread there with a stack of 8 MiB, which the C
+# library keeps, and a question that waits for an answer in vain, without the reason.
 attach_limited_case() {
-  local size
+  local size now
 
   need prlimit
   attach_start "$apps/attached_linked" .
@@ -789,9 +790,15 @@ attach_limited_case() {
   run_in attach -- "$build/gpushim" attach "$pid"
   attach_step begin done
   run_in stats -- "$build/gpushim" stats "$pid"
+  now=$(awk '/^VmSize/ { print $2 }' "/proc/$pid/status")
+  prlimit --pid "$pid" --as=$((now * 1024)): || fail 'no limit can be set'
+  run_in none -- "$build/gpushim" stats --wait=60 "$pid"
+  prlimit --pid "$pid" --as=$(((size + 22 * 1024) * 1024)): || fail 'no limit can be set'
   attach_step more freed
   run_in detach -- "$build/gpushim" detach "$pid"
   attach_end
+  expect_status none 1
+  expect_equal 'without addresses' "gpushim: process $pid: its address space is used up (RLIMIT_AS)" "$(<none.err)"
   for name in attach stats detach; do
     expect_status $name 0
     expect_quiet $name
