@@ -233,7 +233,7 @@ static void keep_gone(struct gs_parts_peak *device, const struct gs_part *part)
 /* Counts a part that grew until Python ended. */
 static void keep_grown(struct gs_cached_parts *parts, const struct gs_part *part)
 {
-    struct gs_parts_grown *site = parts->grown;
+    struct gs_grown_site *site = parts->grown;
 
     while (site < &parts->grown[GS_GROWN_SITES] && site->count != 0 &&
            site->stack != part->stack) {
@@ -358,30 +358,22 @@ void gs_cached_parts_end(struct gs_cached_parts *parts)
     gs_part_list_free(&list);
 }
 
-struct gs_parts_grown gs_cached_parts_grown(struct gs_cached_parts *parts)
+size_t gs_cached_parts_grown(struct gs_cached_parts *parts,
+                             struct gs_grown_site out[GS_GROWN_SITES + 1])
 {
-    struct gs_parts_grown sum = {0};
-    uint64_t most_bytes = 0;
+    size_t count = 0;
 
     if (!parts) {
-        return sum;
+        return 0;
     }
     gs_tracker_lock_take(&parts->lock, GS_RANK_PARTS);
     for (size_t i = 0; i < GS_ARRAY_LEN(parts->grown); i++) {
-        const struct gs_parts_grown *site = &parts->grown[i];
-        if (site->count < GS_GREW_PARTS) {
-            continue;
-        }
-        sum.count += site->count;
-        sum.bytes += site->bytes;
-        if (site->stack != 0 && site->bytes > most_bytes) {
-            most_bytes = site->bytes;
-            sum.stack = site->stack;
-            sum.device = site->device;
+        if (parts->grown[i].count >= GS_GREW_PARTS) {
+            out[count++] = parts->grown[i];
         }
     }
     gs_tracker_lock_give(&parts->lock, GS_RANK_PARTS);
-    return sum;
+    return count;
 }
 
 /* ---- a list ----------------------------------------------------------------------- */

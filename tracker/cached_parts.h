@@ -9,6 +9,7 @@
 #define GS_CACHED_PARTS_H
 
 #include "tracker/groups.h"
+#include "tracker/grown.h"
 #include "tracker/samples.h"
 #include "tracker/statefile/state_memory.h"
 #include "tracker/tracker_lock.h"
@@ -50,15 +51,6 @@ struct gs_parts_peak {
     struct gs_samples gone;  /* that the allocator has back, by stack; stream: moment */
 };
 
-/* What grew until Python ended, and came back then: the first call sites, and the rest
- * with stack 0. */
-#define GS_GROWN_SITES 16
-struct gs_parts_grown {
-    uint64_t count, bytes;
-    uint32_t stack;
-    int16_t device;
-};
-
 /* For its functions, and for the reader of a file that has it. */
 struct gs_cached_parts {
     struct gs_tracker_lock lock;
@@ -68,7 +60,8 @@ struct gs_cached_parts {
     size_t count;
     uint64_t handed_out; /* parts so far */
     uint32_t ended;      /* atomic: gs_cached_parts_end was called */
-    struct gs_parts_grown grown[GS_GROWN_SITES + 1];
+    /* What grew until Python ended, and came back then; the rest with stack 0. */
+    struct gs_grown_site grown[GS_GROWN_SITES + 1];
     struct gs_parts_peak peaks[GS_MAX_DEVICES];
 };
 
@@ -107,9 +100,10 @@ void gs_cached_parts_keep(struct gs_cached_parts *parts, uint64_t addr);
  * that grew, as gs_part_list_judge_kept has it. */
 void gs_cached_parts_end(struct gs_cached_parts *parts);
 
-/* The sum of what grew until Python ended, with the call site that has the most bytes. A
- * count of 0: nothing. `parts` may be NULL. */
-struct gs_parts_grown gs_cached_parts_grown(struct gs_cached_parts *parts);
+/* What grew until Python ended, and came back then. Returns how many call sites there
+ * are; `parts` may be NULL. */
+size_t gs_cached_parts_grown(struct gs_cached_parts *parts,
+                             struct gs_grown_site out[GS_GROWN_SITES + 1]);
 
 /* Adds the parts that were live at the device's peak, of that number, and are no more, by
  * stack.

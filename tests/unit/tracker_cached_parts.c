@@ -509,8 +509,9 @@ static void end_part(struct gs_tracker *tracker, uint64_t addr, int64_t bytes)
 }
 
 /* The report of a run with `count` parts of one line, then `after` of another, each gone
- * before the next; Python frees those of the line as it ends. */
-static char *report_of_freed(unsigned count, unsigned after, bool named)
+ * before the next; Python frees those of the line as it ends. `leak`: the function of one
+ * more part, which stays; 0: none. */
+static char *report_of_freed(unsigned count, unsigned after, bool named, uintptr_t leak)
 {
     struct gs_stacks *stacks = test_stacks();
     struct gs_tracker *tracker = test_tracker(stacks);
@@ -532,10 +533,12 @@ static char *report_of_freed(unsigned count, unsigned after, bool named)
         part(tracker, 0x1f000, 512, mine);
         part(tracker, 0x1f000, -512, 0);
     }
+    if (leak)
+        part(tracker, 0x1f800, 1024, TEST_STACK(stacks, AT_TORCH, leak, AT_MAIN));
     for (unsigned i = 0; i < count; i++)
         end_part(tracker, 0x10000 + i * 0x200, 512);
     gs_report_write_from(tracker, &config, &source, &text, &summary);
-    cr_expect_eq(summary.leaked_bytes, 0);
+    cr_expect_eq(summary.leaked_bytes, leak ? 1024 : 0);
     gs_tracker_destroy(tracker);
     gs_stacks_destroy(stacks);
     return text.data;
@@ -544,7 +547,7 @@ static char *report_of_freed(unsigned count, unsigned after, bool named)
 /* A list that grows is gone before the report (seen alone: nothing that leads to it). */
 Test(parts, what_grew_until_python_ended_has_a_hint)
 {
-    char *text = report_of_freed(20, 1, true);
+    char *text = report_of_freed(20, 1, true, 0);
 
     cr_expect_not_null(strstr(text, "Hint: 20 tensors of PyTorch, 10.0 KiB, most at "
                                     "load_batch "),
@@ -558,13 +561,27 @@ Test(parts, what_grew_until_python_ended_has_a_hint)
 /* A model's weights come first, and few are no list; without a stack no line is known. */
 Test(parts, weights_until_python_ended_have_none)
 {
-    char *texts[] = {report_of_freed(20, 4, true), report_of_freed(7, 0, true),
-                     report_of_freed(20, 1, false)};
+    char *texts[] = {report_of_freed(20, 4, true, 0), report_of_freed(7, 0, true, 0),
+                     report_of_freed(20, 1, false, 0)};
 
     for (unsigned i = 0; i < GS_ARRAY_LEN(texts); i++) {
         cr_expect_null(strstr(texts[i], "Hint"), "%s", texts[i]);
         free(texts[i]);
     }
+}
+
+/* A leak leads to its function, which a hint would only repeat; to no other function. */
+Test(parts, what_grew_next_to_a_leak_of_its_function_has_none)
+{
+    char *same = report_of_freed(20, 1, true, AT_LOAD_NEXT);
+    char *other = report_of_freed(20, 1, true, AT_MINE);
+
+    cr_expect_not_null(strstr(same, "LEAK 1: 1.00 KiB"), "%s", same);
+    cr_expect_null(strstr(same, "Hint"), "%s", same);
+    cr_expect_not_null(strstr(other, "LEAK 1: 1.00 KiB"), "%s", other);
+    cr_expect_not_null(strstr(other, "Hint: 20 tensors of PyTorch, "), "%s", other);
+    free(same);
+    free(other);
 }
 
 /* ---- Numba: a list of arrays that are freed late ---------------------------------- */

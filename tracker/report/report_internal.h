@@ -100,11 +100,12 @@ struct gs_report_data {
     size_t lifetimes_shown;             /* and that are printed in a table, likewise */
     struct gs_pinned_list pinned;       /* call sites of unused pinned memory */
     size_t pinned_shown;                /* likewise */
-    struct gs_parts_grown grown;        /* it has a hint */
-    uint64_t error_count;               /* each as often as it occurred */
-    uint64_t errors_more;               /* call sites beyond those kept */
-    struct gs_samples calls;            /* all allocations, if there are deny: rules */
-    size_t errors_kept;                 /* call sites; broken rules are the last ones */
+    size_t grown_parts;                 /* call sites of `grown`, which has a hint */
+    struct gs_grown_site grown[GS_GROWN_SITES + 1];
+    uint64_t error_count;    /* each as often as it occurred */
+    uint64_t errors_more;    /* call sites beyond those kept */
+    struct gs_samples calls; /* all allocations, if there are deny: rules */
+    size_t errors_kept;      /* call sites; broken rules are the last ones */
     struct gs_error errors[GS_ERRORS_KEPT + GS_BROKEN_KEPT];
 };
 
@@ -121,7 +122,7 @@ void gs_report_data_free(struct gs_report_data *data);
 static inline bool gs_report_has_hint_sites(const struct gs_report_data *data)
 {
     return data->churn_shown != 0 || data->lifetimes_shown != 0 ||
-           data->pinned_shown != 0 || data->grown.count != 0;
+           data->pinned_shown != 0 || data->grown_parts != 0;
 }
 
 /* Leaks without a group, for lack of memory. */
@@ -633,6 +634,7 @@ struct gs_hint_source {
     const struct gs_tracker *tracker;
     const struct gs_report_config *config;
     const struct gs_report_data *data;
+    size_t leaks; /* call sites of leaks, from the front, that the report shows */
     const void *self;
     struct gs_hint_place (*find)(const void *self, uint32_t stack);
 };

@@ -706,6 +706,7 @@ static void put_hints(const struct gs_export *export, struct gs_json *json)
     const struct gs_hint_source source = {.tracker = export->tracker,
                                           .config = export->config,
                                           .data = export->data,
+                                          .leaks = export->data->leak_groups,
                                           .self = export,
                                           .find = find_place};
     struct gs_report_hint hint;

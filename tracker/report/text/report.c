@@ -446,6 +446,7 @@ static void write_hints(const struct gs_report_writer *writer)
     const struct gs_hint_source source = {.tracker = writer->tracker,
                                           .config = writer->config,
                                           .data = writer->data,
+                                          .leaks = writer->data->shown,
                                           .self = writer,
                                           .find = find_place};
     struct gs_report_hint hint;

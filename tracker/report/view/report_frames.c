@@ -87,7 +87,9 @@ void gs_stack_ids_add_lifetimes(struct gs_stack_ids *ids,
 
 void gs_stack_ids_add_hints(struct gs_stack_ids *ids, const struct gs_report_data *data)
 {
-    gs_stack_ids_add(ids, data->grown.stack);
+    for (size_t i = 0; i < data->grown_parts; i++) {
+        gs_stack_ids_add(ids, data->grown[i].stack);
+    }
     gs_stack_ids_add_lifetimes(ids, data, data->churn_shown);
     for (size_t i = 0; i < data->pinned_shown; i++) {
         gs_stack_ids_add(ids, data->pinned.sites[i].stack);

@@ -182,26 +182,79 @@ static bool find_pinned(const struct gs_hint_source *source, size_t number,
     return true;
 }
 
+static bool is_text(const char *a, const char *b)
+{
+    return a && b && strcmp(a, b) == 0;
+}
+
+/* Whether frames are in one function of the program. The code of a module is as long as
+ * its file, so there the line counts. */
+static bool is_same_function(const struct gs_symbol *a, const struct gs_symbol *b)
+{
+    return is_text(a->function, b->function) && is_text(a->file, b->file) &&
+           (!is_text(a->function, "<module>") || a->line == b->line);
+}
+
+/* Whether the report has a leak of the function that a stack begins with. */
+static bool leaks_too(const struct gs_hint_source *source, uint32_t stack)
+{
+    const struct gs_hint_place place = source->find(source->self, stack);
+
+    for (size_t i = 0; place.frame && i < source->leaks; i++) {
+        const struct gs_hint_place leak =
+            source->find(source->self, source->data->groups.items[i].stack);
+        if (leak.frame && is_same_function(&place.frame->result, &leak.frame->result)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The sum of call sites, with the one that has the most bytes, without those of functions
+ * that leak. */
+static struct gs_grown_site sum_grown(const struct gs_hint_source *source,
+                                      const struct gs_grown_site *sites, size_t count)
+{
+    struct gs_grown_site sum = {0};
+    uint64_t most_bytes = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        const struct gs_grown_site *site = &sites[i];
+        if (leaks_too(source, site->stack)) {
+            continue;
+        }
+        sum.count += site->count;
+        sum.bytes += site->bytes;
+        if (site->stack != 0 && site->bytes > most_bytes) {
+            most_bytes = site->bytes;
+            sum.stack = site->stack;
+            sum.device = site->device;
+        }
+    }
+    return sum;
+}
+
 static bool find_grown(const struct gs_hint_source *source, struct gs_report_hint *out)
 {
-    const struct gs_parts_grown *grown = &source->data->grown;
-    struct gs_hint_place place = source->find(source->self, grown->stack);
+    const struct gs_grown_site grown =
+        sum_grown(source, source->data->grown, source->data->grown_parts);
+    struct gs_hint_place place = source->find(source->self, grown.stack);
     struct gs_text where = {0};
     char count[32], bytes[24];
 
-    if (grown->count == 0) {
+    if (grown.count == 0) {
         return false;
     }
     if (place.frame) {
         gs_report_put_where(place.frame, NULL, &where);
     }
     out->name = "grew";
-    out->device = grown->device;
-    out->stack = grown->stack;
+    out->device = grown.device;
+    out->stack = grown.stack;
     snprintf(out->text, sizeof(out->text),
              "%s tensors of PyTorch, %s%s%s, were kept one after the other until Python "
              "ended: gpushim.report() at the script's end lists them",
-             gs_text_count(grown->count, count), gs_text_bytes(grown->bytes, bytes),
+             gs_text_count(grown.count, count), gs_text_bytes(grown.bytes, bytes),
              where.data ? ", most " : "", where.data ? where.data : "");
     gs_text_free(&where);
     return true;
