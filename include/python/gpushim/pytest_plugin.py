@@ -12,10 +12,14 @@ all threads count. Pinned memory does not. What xdist's workers measure comes to
 """
 import argparse
 import collections
+import concurrent.futures
+import contextlib
+import functools
 import gc
 import os
 import re
 import sys
+import threading
 
 import pytest
 
@@ -252,6 +256,56 @@ class _Measure:
         yield from ((now, _Use(0, 0), 0) for now in _devices()[known:])
 
 
+class _TestScope:
+    """The scope of the test that runs, also for the threads that it starts and for what it gives pools of threads to
+    run. The functions that see to that stay in place between tests: a test may replace them, and put them back after
+    its end."""
+
+    def __init__(self):
+        self._name = None
+        start, submit = threading.Thread.start, concurrent.futures.ThreadPoolExecutor.submit
+
+        @functools.wraps(start)
+        def start_within(thread):
+            if not self._name:
+                start(thread)
+                return
+            run, name = thread.run, self._name
+
+            def run_within():
+                thread.__dict__.pop("run", None)
+                _within(name, run)
+
+            thread.run = run_within
+            try:
+                start(thread)
+            except BaseException:
+                thread.__dict__.pop("run", None)
+                raise
+
+        @functools.wraps(submit)
+        def submit_within(pool, function, /, *arguments, **named):
+            if self._name:
+                function = functools.partial(_within, self._name, function)
+            return submit(pool, function, *arguments, **named)
+
+        threading.Thread.start, concurrent.futures.ThreadPoolExecutor.submit = start_within, submit_within
+
+    @contextlib.contextmanager
+    def of(self, name):
+        self._name = name
+        try:
+            with gpushim.scope(name):
+                yield
+        finally:
+            self._name = None
+
+
+def _within(name, function, *arguments, **named):
+    with gpushim.scope(name):
+        return function(*arguments, **named)
+
+
 def _scope_name(nodeid):
     """The test's name without the folder of its file and without a slash, not too long for a scope."""
     path, colons, test = nodeid.partition("::")
@@ -321,7 +375,7 @@ class _Limits:
     def __init__(self, config):
         self._wanted, self._top = config.option.gpushim, config.option.gpushim_top
         self._problem = _problem(config)
-        self._scopes = collections.Counter()
+        self._scopes, self._scope = collections.Counter(), None
         self._found, self._unchecked = {}, []
 
     def _scope_of(self, item):
@@ -346,8 +400,8 @@ class _Limits:
         if self._problem or not (limits or self._wanted):
             yield
             return
-        scope, measure = self._scope_of(item), _Measure()
-        with gpushim.scope(scope):
+        scope, measure, self._scope = self._scope_of(item), _Measure(), self._scope or _TestScope()
+        with self._scope.of(scope):
             outcome = yield
         measure.end()
         item.user_properties += [(_PEAK, max(measure.peak.values(), default=0)), (_ALLOCATIONS, measure.allocations)]

@@ -67,7 +67,7 @@ expect_pytest_failures() {
   expect_text "$1" '^7[.]00 MiB \(7340032 B\) on GPU 1 live at once in test_devices_fails, '
   expect_sites "$1" test_leak_fails '3.00 MiB in 1 allocation, cudaMalloc' \
     'malloc cuda.py:23' 'load test_limits.py:20' 'test_leak_fails test_limits.py:37'
-  expect_sites "$1" test_thread_fails '2.00 MiB by other threads, or without a call stack'
+  expect_sites "$1" test_thread_fails '2.00 MiB in 1 allocation, cudaMalloc' 'malloc cuda.py:23' 'load test_limits.py:20'
   expect_text "$1" 'AssertionError: an error of its own$'
   expect_text "$1" '^30[.]0 MiB .* live at once in test_own_error_fails, '
 }
@@ -94,6 +94,8 @@ add_case "pytest limits" pytest_limits_case
 # Tensors in blocks that PyTorch (a stand-in) kept from an earlier test: a block is no tensor, and a tensor may need no
 # block. What is past its allocator counts as before.
 pytest_tensors_case() {
+  local name
+
   find_venv
   need_file "$apps/torch_like/libc10_cuda.so"
   mkdir -p site-packages
@@ -101,6 +103,8 @@ pytest_tensors_case() {
   mkdir -p site-packages/torch/lib
   cp "$apps"/torch_like/*.so site-packages/torch/lib/
   cat >test_tensors.py <<'PYTHON'
+import _thread
+import concurrent.futures
 import threading
 
 import pytest
@@ -109,6 +113,8 @@ import torch
 import cuda
 
 kept = []
+pool = concurrent.futures.ThreadPoolExecutor(1)
+pool.submit(int).result()  # its thread starts before the tests
 
 
 def test_first():
@@ -145,10 +151,33 @@ def test_later_fails():
 
 
 @pytest.mark.gpu_limit_memory("3 MB")
+def test_kept_block_fails():
+    assert torch.Tensor(8 << 20)
+
+
+class Worker(threading.Thread):
+    def run(self):
+        torch.Tensor(40 << 20)
+
+
+@pytest.mark.gpu_limit_memory("3 MB")
 def test_thread_fails():
-    worker = threading.Thread(target=lambda: torch.Tensor(8 << 20))
+    worker = Worker()
     worker.start()
     worker.join()
+
+
+@pytest.mark.gpu_limit_memory("3 MB")
+def test_pool_fails():
+    assert pool.submit(lambda: torch.Tensor(50 << 20)).result()
+
+
+@pytest.mark.gpu_limit_memory("3 MB")
+def test_bare_thread_fails():
+    done = _thread.allocate_lock()
+    done.acquire()
+    _thread.start_new_thread(lambda: (torch.Tensor(60 << 20), done.release()), ())
+    done.acquire()
 PYTHON
   run_pytest tensors PATH="$build:$PATH" TORCH_LIBRARIES="$PWD/site-packages/torch/lib" \
     PYTHONPATH="$PWD/site-packages:$pytest_paths" -- --gpushim --rootdir . test_tensors.py
@@ -156,14 +185,21 @@ PYTHON
   expect_text tensors.out '^16[.]0 MiB .* live at once in test_peak_fails, gpu_limit_memory allows 12[.]0 MiB '
   expect_text tensors.out '^2[.]00 MiB .* left by test_leak_fails, gpu_limit_leaks allows 0 B$'
   expect_sites tensors.out test_leak_fails '2.00 MiB in 1 allocation, tensor of PyTorch' \
-    'test_leak_fails test_tensors.py:24'
+    'test_leak_fails test_tensors.py:28'
   expect_text tensors.out '^4[.]00 MiB .* live at once in test_past_it_fails, gpu_limit_memory allows 3[.]00 MiB '
   expect_sites tensors.out test_later_fails \
     "the process's peak was at another time; what the test allocated in all, freed since or not, of PyTorch only new blocks:" \
-    '3.50 MiB in 1 allocation, cudaMalloc' 'malloc cuda.py:23' 'test_later_fails test_tensors.py:41'
+    '3.50 MiB in 1 allocation, cudaMalloc' 'malloc cuda.py:23' 'test_later_fails test_tensors.py:45'
   # These formats are on by --gpushim, which the advice to set one would not say.
-  expect_sites tensors.out test_thread_fails "call sites are missing: the process's peak was at another time, or of other threads"
-  expect_text tensors.out '5 failed, 2 passed'
+  for name in kept_block bare_thread; do
+    expect_sites tensors.out "test_${name}_fails" \
+      "call sites are missing: the process's peak was at another time, or of other threads"
+  done
+  # Alone see the scope of a test left out of its threads.
+  expect_sites tensors.out test_thread_fails '40.0 MiB in 1 allocation, tensor of PyTorch' 'Worker.run test_tensors.py:55'
+  expect_sites tensors.out test_pool_fails '50.0 MiB in 1 allocation, tensor of PyTorch' \
+    'test_pool_fails.<locals>.<lambda> test_tensors.py:67'
+  expect_text tensors.out '8 failed, 2 passed'
 }
 add_case "pytest tensors" pytest_tensors_case
 
