@@ -5,8 +5,9 @@
 #include "pool/meta.h"
 
 #include <errno.h>
-#include <string.h>
 #include <sys/mman.h>
+
+#include "pool/bytes.h"
 
 /* All mappings, for gs_meta_visit. Atomic: a counter hands out the entries; the size is
  * written last and becomes 0 at the unmapping. */
@@ -85,7 +86,7 @@ void gs_meta_empty(void *memory, size_t bytes)
     int saved = errno;
 
     if (madvise(memory, bytes, MADV_DONTNEED)) { /* locked in memory, for one */
-        memset(memory, 0, bytes);
+        gs_bytes_clear(memory, bytes);
     }
     errno = saved;
 }

@@ -10,8 +10,7 @@
  */
 #include "pool/page_addresses.h"
 
-#include <string.h>
-
+#include "pool/bytes.h"
 #include "pool/list.h"
 #include "pool/meta.h"
 #include "pool/pool.h"
@@ -220,7 +219,7 @@ static bool grow_arenas(struct gs_page_addresses *addresses)
         return false;
     }
     if (old) {
-        memcpy(arenas, addresses->arenas, old * sizeof(*arenas));
+        gs_bytes_move(arenas, addresses->arenas, old * sizeof(*arenas));
         gs_meta_unmap(addresses->arenas, old * sizeof(*arenas));
     }
     addresses->arenas = arenas;
@@ -235,16 +234,16 @@ static bool put_arena(struct gs_page_addresses *addresses, struct gs_page_span a
     if (!grow_arenas(addresses)) {
         return false;
     }
-    memmove(addresses->arenas + at + 1, addresses->arenas + at,
-            (addresses->arena_count++ - at) * sizeof(arena));
+    gs_bytes_move(addresses->arenas + at + 1, addresses->arenas + at,
+                  (addresses->arena_count++ - at) * sizeof(arena));
     addresses->arenas[at] = arena;
     return true;
 }
 
 static void drop_arena(struct gs_page_addresses *addresses, size_t at)
 {
-    memmove(addresses->arenas + at, addresses->arenas + at + 1,
-            (--addresses->arena_count - at) * sizeof(*addresses->arenas));
+    gs_bytes_move(addresses->arenas + at, addresses->arenas + at + 1,
+                  (--addresses->arena_count - at) * sizeof(*addresses->arenas));
 }
 
 static bool add_arena(struct gs_page_addresses *addresses, size_t bytes)
