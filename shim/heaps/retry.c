@@ -8,10 +8,12 @@
 #include "gs_wait.h"
 #include "shim/limits/mem_limits.h"
 #include "shim/link/notify.h"
+#include "shim/order/capture_check.h"
 #include "shim/order/captures.h"
 #include "shim/order/context_wait.h"
 #include "shim/order/free_lazy.h"
 #include "shim/parts.h"
+#include "shim/state/submissions.h"
 
 /*
  * How long an allocation that would fail polls for blocks freed in stream order or, in
@@ -90,13 +92,36 @@ static uint64_t longest_wait_ns(struct gs_state *state, int device)
                : WAIT_NS;
 }
 
+/*
+ * In the lazy mode, for blocks freed during a capture: their epoch gets no event before the
+ * capture ends. So the wait is that of the driver's free, which natively each of them had
+ * made: only if no call was made since that may be work, which would be waited for, too,
+ * and may wait for this thread. Not for contexts with access to the memory, which the
+ * driver's free does not wait for.
+ */
+static void wait_while_capturing(struct gs_state *state, struct gs_context *context)
+{
+    uint64_t token = gs_heap_retire_begin(context->heap);
+    if (__atomic_load_n(&context->captured_at, __ATOMIC_ACQUIRE) ==
+            gs_submissions_begun(GS_COUNT_ALL) + 1 &&
+        !gs_context_accessor(&state->contexts, context->handle, 0) &&
+        gs_capture_check_wait(context)) {
+        gs_heap_retire(context->heap, token);
+    }
+}
+
 /* Waits for the context, for blocks freed during a capture: natively their free would
- * have waited. */
-static CUresult wait_for(struct gs_state *state, const struct gs_context *context)
+ * have waited. Returns false if the driver has refused. */
+static bool wait_for_captured(struct gs_state *state, const struct gs_context *context)
 {
     bool in_use;
-    return GS_ON_BEHALF("an allocation that is out of memory", true,
-                        gs_context_wait(state, context, &in_use));
+    if (gs_captures_active()) {
+        wait_while_capturing(state, (struct gs_context *)(uintptr_t)context);
+        return true;
+    }
+    return !gs_context_take_unfenced(context) ||
+           GS_ON_BEHALF("an allocation that is out of memory", true,
+                        gs_context_wait(state, context, &in_use)) == CUDA_SUCCESS;
 }
 
 bool gs_retry_await_pending(const struct gs_shortage *shortage)
@@ -114,8 +139,7 @@ bool gs_retry_await_pending(const struct gs_shortage *shortage)
     }
     /* A possibly long wait is made only for blocks freed during a capture, whose own free
      * would have waited. */
-    if (context && !gs_captures_active() && gs_context_take_unfenced(context) &&
-        wait_for(state, context) != CUDA_SUCCESS) {
+    if (context && !wait_for_captured(state, context)) {
         return false;
     }
     if (paused) {

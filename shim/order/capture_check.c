@@ -150,14 +150,10 @@ static uint64_t find_probe(struct gs_context *context, enum gs_capture_check *ki
     return probe;
 }
 
-CUresult gs_capture_check_free(const struct gs_state *state, struct gs_context *context,
-                               enum gs_capture_check kind, bool *waited)
+/* Frees a probe as a program would. Out, returns: as gs_capture_check_free */
+static CUresult ask_driver(struct gs_context *context, enum gs_capture_check kind,
+                           bool *waited)
 {
-    *waited = false;
-    if (kind == GS_CAPTURE_CHECK_DEVICE &&
-        state->options.free_sync == GS_FREE_SYNC_LAZY) {
-        return CUDA_SUCCESS;
-    }
     CUresult result = CUDA_SUCCESS;
     uint64_t probe = find_probe(context, &kind, &result);
     if (!probe) { /* not permitted: in a host function, which may not free either */
@@ -172,4 +168,22 @@ CUresult gs_capture_check_free(const struct gs_state *state, struct gs_context *
     }
     keep_refused(context, kind, probe);
     return result;
+}
+
+CUresult gs_capture_check_free(const struct gs_state *state, struct gs_context *context,
+                               enum gs_capture_check kind, bool *waited)
+{
+    *waited = false;
+    if (kind == GS_CAPTURE_CHECK_DEVICE &&
+        state->options.free_sync == GS_FREE_SYNC_LAZY) {
+        return CUDA_SUCCESS;
+    }
+    return ask_driver(context, kind, waited);
+}
+
+bool gs_capture_check_wait(struct gs_context *context)
+{
+    bool waited = false;
+    return ask_driver(context, GS_CAPTURE_CHECK_DEVICE, &waited) == CUDA_SUCCESS &&
+           waited;
 }

@@ -39,6 +39,13 @@ CUresult gs_capture_check_free(const struct gs_state *state, struct gs_context *
                                enum gs_capture_check kind, bool *waited);
 
 /*
+ * While a stream captures: waits for the context's work, as the free of device memory
+ * does that the lazy mode has not asked the driver about. Returns false if the driver
+ * refuses a free, and has not waited. Locks: as above
+ */
+bool gs_capture_check_wait(struct gs_context *context);
+
+/*
  * Whether the address is in a probe whose free was refused. The driver knows the probe as
  * an allocation; the program does not.
  */

@@ -28,6 +28,13 @@ static void hold_back(struct gs_state *state, struct gs_block *block)
     }
 }
 
+/* For an allocation that waits in this free's place (retry.c). */
+static GS_NOINLINE void note_captured(struct gs_context *context)
+{
+    __atomic_store_n(&context->captured_at, gs_submissions_begun(GS_COUNT_ALL) + 1,
+                     __ATOMIC_RELEASE);
+}
+
 /*
  * The free has waited for the owner, and a context with access may still use the block.
  * Natively the driver has the memory back at this point, and serves the next request from
@@ -185,6 +192,9 @@ CUresult gs_release_device(struct gs_state *state, struct gs_block *block, uint6
     bool capturing = gs_captures_active();
     gs_pool_thread_stream(gs_submissions_stream());
     if (gs_free_lazily(state, block, addr)) {
+        if (GS_UNLIKELY(capturing)) {
+            note_captured(gs_heap_self(heap));
+        }
         return CUDA_SUCCESS;
     }
     if (!capturing && !gs_redzones_on && freed_in_driver(state, block, addr, &result)) {

@@ -42,10 +42,12 @@ struct gs_context {
     struct gs_epochs epochs; /* locks itself: frees that did not wait */
     size_t events;           /* atomic: blocks that wait for an event of their own */
     struct gs_patience patience; /* limits queries of these events */
-    bool ordered;     /* immutable: not a context, but a stream's heap (async_heaps.h) */
-    bool unfenced;    /* atomic: blocks were freed during a capture, without a fence */
-    bool warmed;      /* atomic: GPUSHIM_WARMUP has run or is running */
-    uint64_t idle_at; /* atomic: submissions.h; calls known to be complete */
+    bool ordered;  /* immutable: not a context, but a stream's heap (async_heaps.h) */
+    bool unfenced; /* atomic: blocks were freed during a capture, without a fence */
+    uint64_t captured_at; /* atomic: calls begun, and one, at the last lazy free during a
+                           * capture; 0: none */
+    bool warmed;          /* atomic: GPUSHIM_WARMUP has run or is running */
+    uint64_t idle_at;     /* atomic: submissions.h; calls known to be complete */
     uint64_t device_idle_at; /* atomic: the same for the device's calls */
     uint64_t complete_at;    /* atomic: calls proven complete by a full wait; 0: never */
     struct gs_sync_proof seen; /* locks itself: proofs by synchronizes of its streams */

@@ -1,22 +1,34 @@
 /*
  * capturefull.c - frees most of a full device while a stream captures, and takes as much
- * again.   capturefull [BYTES [thread]]
+ * again.   capturefull [BYTES [thread | held]]
  *
  * The blocks (of 1,000,000 bytes) are those of before the capture, and a kernel that is
- * still running has written them. `thread`: another thread frees and allocates. Proves
+ * still running has written them. `thread`: another thread frees and allocates. `held`:
+ * work that waits for the allocations is submitted between the two. Proves
  * that memory freed during a capture serves the next allocation, as natively, and that
  * the capture stays valid.
  */
 #include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "launch.h"
 
 #define MOST ((size_t)40 << 20)
 
 static gpu_ptr blocks[1024];
+static CUstream other;
 static size_t bytes = 1000000, count;
 static unsigned refused;
+static bool held;
+static volatile int allocated; /* atomic */
+
+static void CUDA_CB await_allocations(void *unused)
+{
+    (void)unused;
+    while (!__atomic_load_n(&allocated, __ATOMIC_ACQUIRE))
+        usleep(1000);
+}
 
 static void *replace_all(void *unused)
 {
@@ -27,8 +39,13 @@ static void *replace_all(void *unused)
     APP_OK(cuThreadExchangeStreamCaptureMode(&mode));
     for (size_t i = 0; i < count; i++)
         APP_OK(gpu_free(blocks[i]));
-    for (size_t i = 0; i < count; i++)
+    if (held)
+        APP_OK(cuLaunchHostFunc(other, await_allocations, NULL));
+    for (size_t i = 0; i < count; i++) {
+        blocks[i] = 0;
         refused += gpu_malloc(&blocks[i], bytes) != 0;
+    }
+    __atomic_store_n(&allocated, 1, __ATOMIC_RELEASE);
     return NULL;
 }
 
@@ -48,6 +65,7 @@ int main(int argc, char **argv)
     app_kernels_load(&kernels);
     APP_OK(gpu_stream_create(&worker));
     APP_OK(gpu_stream_create(&captured));
+    APP_OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
     APP_OK(gpu_malloc(&words, 4096));
     for (size_t i = 0; i < count; i++) {
         APP_OK(gpu_malloc(&blocks[i], bytes));
@@ -55,7 +73,8 @@ int main(int argc, char **argv)
     }
     APP_OK(gpu_begin_capture(captured, GPU_CAPTURE_RELAXED));
     app_fill(&kernels, words, 1024, 1, captured);
-    if (argc > 2) {
+    held = argc > 2 && strcmp(argv[2], "held") == 0;
+    if (argc > 2 && !held) {
         app_expect(!pthread_create(&thread, NULL, replace_all, NULL), "a thread");
         pthread_join(thread, NULL);
     } else {
@@ -66,6 +85,7 @@ int main(int argc, char **argv)
     printf("capturefull: %u of %zu refused\n", refused, count);
     for (size_t i = 0; i < count; i++)
         APP_OK(gpu_free(blocks[i]));
+    APP_OK(cuStreamDestroy(other));
     APP_OK(gpu_free(words));
     APP_OK(gpu_stream_destroy(worker));
     APP_OK(gpu_stream_destroy(captured));

@@ -169,19 +169,38 @@ done
 
 # Memory freed during a capture serves the next allocation of a full device, as natively: each block that the free
 # would hold back until the capture ends is refused here.
-# graph_full_free_case BYTES [thread]
+# In the lazy mode, whose frees have not waited, the allocation waits.
+# graph_full_free_case MODE BYTES [thread]
 graph_full_free_case() {
+  local mode=$1
+
+  shift
   need_file "$apps/capturefull_linked"
   run_in native CUDASIM_MEMORY=64M -- "$apps/capturefull_linked" "$@"
   expect_status native 0
-  preloaded shim CUDASIM_MEMORY=64M -- "$apps/capturefull_linked" "$@"
+  preloaded shim CUDASIM_MEMORY=64M GPUSHIM_FREE_SYNC="$mode" -- "$apps/capturefull_linked" "$@"
   expect_same native shim
   expect_clean shim.err
 }
-add_case "graphs frees on a full device" graph_full_free_case 1000000
-add_case "graphs frees on a full device, small" graph_full_free_case 100000
-add_case "graphs frees on a full device, large" graph_full_free_case 3000000
-add_case "graphs frees on a full device, another thread" graph_full_free_case 1000000 thread
+for mode in native lazy; do
+  add_case "graphs frees on a full device, $mode" graph_full_free_case $mode 1000000
+  add_case "graphs frees on a full device, $mode, small" graph_full_free_case $mode 100000
+  add_case "graphs frees on a full device, $mode, large" graph_full_free_case $mode 3000000
+  add_case "graphs frees on a full device, $mode, another thread" graph_full_free_case $mode 1000000 thread
+done
+
+# Work that waits for the allocations themselves is none that their wait may wait for. Would alone see: a wait of the driver
+# in the lazy mode that never ends. Natively, and in the native mode, nothing is refused.
+graph_full_held_case() {
+  need_file "$apps/capturefull_linked"
+  run_in native CUDASIM_MEMORY=64M -- "$apps/capturefull_linked" 1000000 held
+  preloaded shim CUDASIM_MEMORY=64M -- "$apps/capturefull_linked" 1000000 held
+  expect_same native shim
+  preloaded lazy CUDASIM_MEMORY=64M GPUSHIM_FREE_SYNC=lazy -- "$apps/capturefull_linked" 1000000 held
+  expect_status lazy 0
+  expect_text lazy.out '^capturefull: [1-9][0-9]* of 41 refused$'
+}
+add_case "graphs frees on a full device, work that waits" graph_full_held_case
 
 # Two settings accept frees that native refuses, and leave the capture alone; nothing else
 # differs.
