@@ -13,6 +13,10 @@ apps=$build/apps
 shim=$build/libgpushim.so
 cuda_path=${E2E_CUDA_PATH:-$build/sim}
 time_limit=120
+# What each program of a build gets. A file of gcov's counters that a killed program has cut off is an error of each
+# later one, which would wait to say so where nobody reads its standard error.
+build_env=(ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0)
+[[ $build != *-coverage ]] || build_env+=(GCOV_ERROR_FILE=/dev/null)
 
 # Two devices, each small enough to be filled quickly.
 export CUDASIM_MEMORY=${CUDASIM_MEMORY:-512M}
@@ -100,7 +104,7 @@ run_in() {
   clean_env "$case_dir" "$cuda_path" "${!CUDASIM_@}" -- "$@"
   printf '$ %s\n' "${settings[*]:3} ${command[*]}"
   "$build/e2e/limited" "$time_limit" \
-    ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0 "${settings[@]}" "${command[@]}" \
+    "${build_env[@]}" "${settings[@]}" "${command[@]}" \
     >"$prefix.out" 2>"$prefix.err" </dev/null
   status=$?
   echo "$status" >"$prefix.status"
@@ -164,7 +168,7 @@ start_preloaded() {
 
   need_file "$shim"
   clean_env "$case_dir" "$cuda_path" "${!CUDASIM_@}" -- LD_PRELOAD="$shim" "${@:2}"
-  env -i ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0 "${settings[@]}" "${command[@]}" \
+  env -i "${build_env[@]}" "${settings[@]}" "${command[@]}" \
     >"$prefix.out" 2>"$prefix.err" </dev/null &
 }
 
