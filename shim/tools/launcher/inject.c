@@ -378,6 +378,7 @@ static const char *load_by(const struct gs_target *target, struct gs_traced *thr
     uint64_t base = 0;
     bool lost = false;
     (void)gs_arch_keep_waiting(&thread->regs);
+    gs_rest_read(thread);
     const char *why = gs_arch_save(thread, &saved);
     if (why) {
         (void)gs_traced_go(thread->tid, PTRACE_DETACH);
@@ -408,8 +409,15 @@ static const char *load_by(const struct gs_target *target, struct gs_traced *thr
 /* Lets a thread go on from where it was stopped. */
 static void let_go(struct gs_traced *thread)
 {
-    if (gs_traced_get(thread) && gs_arch_keep_waiting(&thread->regs)) {
-        (void)gs_traced_set(thread->tid, &thread->regs);
+    if (gs_traced_get(thread)) {
+        bool changed = gs_arch_keep_waiting(&thread->regs);
+        if (!changed && gs_rest_is_due(thread)) {
+            gs_rest_read(thread);
+            changed = true;
+        }
+        if (changed) {
+            (void)gs_traced_set(thread->tid, &thread->regs);
+        }
     }
     (void)gs_traced_go(thread->tid, PTRACE_DETACH);
 }

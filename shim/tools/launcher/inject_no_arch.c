@@ -64,6 +64,15 @@ bool gs_arch_keep_waiting(struct user_regs_struct *regs)
     return false;
 }
 
+bool gs_arch_cut_read(const struct user_regs_struct *regs, struct gs_cut_read *out)
+{
+    return false;
+}
+
+void gs_arch_set_result(struct user_regs_struct *regs, uint64_t result)
+{
+}
+
 bool gs_arch_is_behind_call(const struct gs_target *target, uint64_t pc)
 {
     return false;

@@ -4,6 +4,7 @@
  *     inject_refuse.c     which processes are left alone, and why
  *     inject_modules.c    memory, mappings, modules and symbols of the other process
  *     inject_thread.c     one traced thread: seize, interrupt, wait, registers
+ *     inject_rest.c       the rest of a read that a stop has cut short
  *     inject_safe.c       whether a stopped thread may call a function
  *     inject_x86_64.c, .S registers, system calls and code of the architecture
  *
@@ -120,6 +121,13 @@ bool gs_traced_set(pid_t tid, const struct user_regs_struct *regs);
 /* Goes on by a request of ptrace. Returns whether the thread is there. */
 bool gs_traced_go(pid_t tid, int request);
 
+/* ---- reads (inject_rest.c) ---- */
+
+/* Whether a stopped thread has got a part of the random numbers or zeros that it reads. */
+bool gs_rest_is_due(const struct gs_traced *thread);
+/* Reads the rest for it, which takes as long as natively; changes its registers. */
+void gs_rest_read(struct gs_traced *thread);
+
 /* ---- safe points (inject_safe.c) ---- */
 
 /* Whether the thread waits in a system call that may be interrupted and that neither
@@ -161,6 +169,14 @@ long gs_arch_restarted(const struct gs_target *target, long number, uint64_t pc)
 /* The thread's system call waits on after this stop, where the kernel would end it.
  * Returns whether the registers changed. */
 bool gs_arch_keep_waiting(struct user_regs_struct *regs);
+/* A read, or getrandom, that ended before all was there. */
+struct gs_cut_read {
+    int file; /* -1: getrandom */
+    uint64_t to, done, wanted;
+};
+/* Whether the thread is at the end of one. */
+bool gs_arch_cut_read(const struct user_regs_struct *regs, struct gs_cut_read *out);
+void gs_arch_set_result(struct user_regs_struct *regs, uint64_t result);
 /* Whether the instruction before an address is a system call. */
 bool gs_arch_is_behind_call(const struct gs_target *target, uint64_t pc);
 /* Whether the code is where handlers of signals return to. */

@@ -26,6 +26,7 @@
 struct held {
     pid_t tid;
     bool is_stopped; /* false: in the kernel; it stops before it runs the program */
+    bool reads_on;   /* its read was cut short */
     uint64_t stack, thread; /* pointers, once it is stopped */
 };
 
@@ -70,6 +71,18 @@ static void keep_waiting(struct held *held)
     held->stack = gs_arch_stack(&thread.regs);
     held->thread = gs_arch_tls(&thread.regs);
     if (gs_arch_keep_waiting(&thread.regs)) {
+        (void)gs_traced_set(held->tid, &thread.regs);
+    } else {
+        held->reads_on = gs_rest_is_due(&thread);
+    }
+}
+
+/* Reads what its stop has left out. */
+static void read_on(const struct held *held)
+{
+    struct gs_traced thread = {.tid = held->tid};
+    if (gs_traced_get(&thread)) {
+        gs_rest_read(&thread);
         (void)gs_traced_set(held->tid, &thread.regs);
     }
 }
@@ -126,8 +139,14 @@ static void let_all_go(struct gs_stop *stop)
             keep_waiting(held);
             held->is_stopped = true;
         }
-        if (held->tid && held->is_stopped) {
+        if (held->tid && held->is_stopped && !held->reads_on) {
             (void)gs_traced_go(held->tid, PTRACE_DETACH);
+        }
+    }
+    for (size_t i = 0; i < stop->count; i++) { /* while all others run */
+        if (stop->held[i].tid && stop->held[i].reads_on) {
+            read_on(&stop->held[i]);
+            (void)gs_traced_go(stop->held[i].tid, PTRACE_DETACH);
         }
     }
 }

@@ -227,6 +227,27 @@ bool gs_arch_keep_waiting(struct user_regs_struct *regs)
     return false;
 }
 
+bool gs_arch_cut_read(const struct user_regs_struct *regs, struct gs_cut_read *out)
+{
+    switch ((long)regs->orig_rax) {
+    case SYS_read:
+    case SYS_pread64:
+        *out = (struct gs_cut_read){(int)regs->rdi, regs->rsi, regs->rax, regs->rdx};
+        break;
+    case SYS_getrandom:
+        *out = (struct gs_cut_read){-1, regs->rdi, regs->rax, regs->rsi};
+        break;
+    default:
+        return false;
+    }
+    return out->done > 0 && out->done < out->wanted; /* an error is larger, or no read */
+}
+
+void gs_arch_set_result(struct user_regs_struct *regs, uint64_t result)
+{
+    regs->rax = result;
+}
+
 /* As the kernel does it, for a thread that goes on elsewhere first. */
 static void repeat_call(struct user_regs_struct *regs)
 {

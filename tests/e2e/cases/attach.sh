@@ -806,6 +806,63 @@ attach_limited_case() {
 }
 add_case "attach with little address space" attach_limited_case
 
+# Threads that read many random numbers and zeros at once, which no signal cuts short natively. Alone sees a stop cut
+# them short.
+attach_reading_case() {
+  local status=0 i
+
+  need gcc
+  cat >reading.c <<'C'
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <unistd.h>
+enum { BYTES = 16 << 20 };
+static volatile int ending, cut;
+static void *read_all(void *path)
+{
+    char *to = malloc(BYTES);
+    int file = path ? open(path, O_RDONLY) : -1;
+    while (!ending)
+        if ((path ? read(file, to, BYTES) : getrandom(to, BYTES, 0)) != BYTES)
+            cut++;
+    return NULL;
+}
+int main(void)
+{
+    char *paths[] = {"/dev/urandom", "/dev/zero", NULL};
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++)
+        pthread_create(&threads[i], NULL, read_all, paths[i]);
+    puts("ready");
+    fflush(stdout);
+    while (access("end", F_OK) != 0)
+        usleep(10000);
+    ending = 1;
+    for (int i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    if (cut > 0)
+        printf("%d reads are cut short\n", cut);
+    return 7;
+}
+C
+  gcc -O1 -pthread -o reading reading.c || fail 'gcc cannot build the program'
+  attach_start ./reading
+  for i in 1 2 3; do
+    run_in "attach$i" -- "$build/gpushim" attach "$pid"
+    run_in "detach$i" -- "$build/gpushim" detach "$pid"
+    expect_status "attach$i" 0
+    expect_status "detach$i" 0
+  done
+  : >end
+  wait "$pid" || status=$?
+  expect_equal 'the status' 7 "$status"
+  expect_equal 'what the program says' ready "$(<program.out)"
+}
+add_case "attach among long reads" attach_reading_case
+
 # What it cannot attach to, it says, and leaves alone.
 attach_refused_case() {
   local stub
