@@ -190,7 +190,7 @@ static void look_at(struct reader *reader, uint64_t address, size_t bytes)
     }
 }
 
-/* A page that cannot be read is left out. */
+/* A page that cannot be read is left out; what is shared may be a device's as a whole. */
 static void read_run(struct reader *reader, uint64_t address, size_t bytes)
 {
     const size_t page_bytes = reader->scan->page_bytes;
@@ -202,6 +202,9 @@ static void read_run(struct reader *reader, uint64_t address, size_t bytes)
         reader->result.bytes += done;
         if (done < bytes) {
             reader->result.unreadable += page_bytes;
+            if (done == 0 && reader->mapping->is_shared) {
+                return;
+            }
             done = done / page_bytes * page_bytes + page_bytes;
         }
         address += done;
