@@ -11,14 +11,24 @@
  *
  * Owns:  the addresses found.   Lock: none; idempotent writes of one word.
  */
+#include "gs_base.h"
 #include "shim/link/elf_module.h"
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
+#include <search.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <string.h>
+#include <strings.h>
 #include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
+#include <time.h>
+#include <unistd.h>
 
 extern int __cxa_atexit(void (*handler)(void *), void *argument, void *dso);
 extern int __cxa_at_quick_exit(void (*handler)(void *), void *dso);
@@ -97,3 +107,61 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
                ? ((__typeof__(&pthread_create))create)(thread, attributes, body, argument)
                : EAGAIN;
 }
+
+/* ---- namesakes --------------------------------------------------------------------- */
+
+/* ISO C reserves none of these names: a program or one of its libraries may have a
+ * function of its own that does something else, and NVIDIA's driver calls none of them. */
+typedef int compare_fn(const void *, const void *);
+typedef void visit_fn(const void *, VISIT, int);
+
+/* The first call is a function of its own: it alone needs a frame. */
+#define OWN(type, otherwise, name, parameters, ...)                                      \
+    static void *known_##name;                                                           \
+    static GS_NOINLINE type first_##name parameters                                      \
+    {                                                                                    \
+        __typeof__(&name) own = (__typeof__(&name))find(&known_##name, #name);           \
+        return own ? own(__VA_ARGS__) : (otherwise);                                     \
+    }                                                                                    \
+    type name parameters                                                                 \
+    {                                                                                    \
+        __typeof__(&name) own =                                                          \
+            (__typeof__(&name))__atomic_load_n(&known_##name, __ATOMIC_RELAXED);         \
+        return own ? own(__VA_ARGS__) : first_##name(__VA_ARGS__);                       \
+    }
+
+OWN(void *, NULL, tsearch, (const void *key, void **root, compare_fn *compare), key, root,
+    compare)
+OWN(void *, NULL, tfind, (const void *key, void *const *root, compare_fn *compare), key,
+    root, compare)
+OWN(void *, NULL, tdelete,
+    (const void *restrict key, void **restrict root, compare_fn *compare), key, root,
+    compare)
+OWN(void, (void)0, twalk, (const void *root, visit_fn *visit), root, visit)
+OWN(void *, NULL, memmem, (const void *in, size_t bytes, const void *part, size_t length),
+    in, bytes, part, length)
+OWN(void *, NULL, memrchr, (const void *in, int wanted, size_t bytes), in, wanted, bytes)
+OWN(void *, NULL, mempcpy, (void *restrict to, const void *restrict from, size_t bytes),
+    to, from, bytes)
+OWN(char *, NULL, stpcpy, (char *restrict to, const char *restrict from), to, from)
+OWN(char *, NULL, strcasestr, (const char *in, const char *part), in, part)
+OWN(char *, NULL, strsep, (char **restrict from, const char *restrict ends), from, ends)
+OWN(int, 1, strncasecmp, (const char *a, const char *b, size_t most), a, b, most)
+OWN(void *, NULL, reallocarray, (void *from, size_t count, size_t bytes), from, count,
+    bytes)
+OWN(char *, NULL, secure_getenv, (const char *name), name)
+OWN(int, -1, faccessat, (int folder, const char *path, int mode, int flags), folder, path,
+    mode, flags)
+OWN(int, ENOSYS, posix_fallocate, (int file, off_t offset, off_t length), file, offset,
+    length)
+OWN(int, -1, munlock, (const void *from, size_t bytes), from, bytes)
+OWN(void *, (void *)-1, shmat, (int segment, const void *at, int flags), segment, at,
+    flags)
+OWN(int, -1, shmctl, (int segment, int command, struct shmid_ds *about), segment, command,
+    about)
+OWN(int, -1, shmdt, (const void *at), at)
+OWN(int, -1, sigpending, (sigset_t * out), out)
+OWN(int, -1, sigtimedwait,
+    (const sigset_t *restrict wanted, siginfo_t *restrict info,
+     const struct timespec *restrict longest),
+    wanted, info, longest)

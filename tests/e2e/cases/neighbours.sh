@@ -82,6 +82,39 @@ if [[ ${sanitized:-no} == no ]]; then
   done
 fi
 
+# Functions of the program's own that have names of the C library's and do something else: natively nobody calls them.
+namesakes_case() {
+  local include
+
+  need gcc
+  include=$(sed -n 's/^CUDA_INCLUDE_DIR:PATH=//p' "$build/CMakeCache.txt")
+  cat >namesakes.c <<'C'
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#define OWN(name) \
+    long own_##name(long, long) __asm__(#name); \
+    long own_##name(long a, long b) { puts("called: " #name); return a + b; }
+OWN(tsearch) OWN(tfind) OWN(tdelete) OWN(twalk) OWN(memmem) OWN(memrchr) OWN(mempcpy) OWN(stpcpy) OWN(strcasestr)
+OWN(strsep) OWN(reallocarray) OWN(shmat) OWN(shmctl) OWN(shmdt) OWN(sigpending) OWN(munlock)
+int main(void)
+{
+    void *device, *managed, *pinned;
+    printf("%d", cudaMalloc(&device, 1000));
+    printf("%d", cudaMallocManaged(&managed, 100000, cudaMemAttachGlobal));
+    printf("%d", cudaMallocHost(&pinned, 3 << 20));
+    printf("%d%d%d\n", cudaFree(managed), cudaFreeHost(pinned), cudaFree(device));
+    return cudaMalloc(&device, 5000);
+}
+C
+  gcc -g -rdynamic -fno-builtin -I"$include" namesakes.c -o namesakes -L"$build/sim" -lcudart || fail "gcc"
+  same_as_native GPUSHIM_LOG_FILE=log -- ./namesakes
+  expect_status shim 0
+  expect_text log 'LEAK 1: 4.88 KiB'
+}
+if [[ ${sanitized:-no} == no ]]; then
+  add_case "neighbours: the program's own functions" namesakes_case
+fi
+
 # An allocator that replaces pthread_create too, as a sanitizer or a garbage collector: it sees the library's own
 # threads, which allocate. Any other library sees none.
 threads_seen_case() {
