@@ -28,6 +28,7 @@ SlurmctldPort=$port
 SlurmdPort=$((port + 1))
 AuthType=auth/none
 CredType=cred/none
+AuthInfo=cred_expire=5
 SlurmUser=root
 SlurmdUser=root
 StateSaveLocation=$case_dir/cluster/state
@@ -108,7 +109,7 @@ slurm_tasks_case() {
 }
 add_case "slurm tasks, killed ones too" slurm_tasks_case
 
-# Nothing of the submitter's environment goes to the tasks; the job was requeued; no task calls CUDA; no option is given.
+# Nothing of the submitter's environment goes to the tasks; the folder is there already; no task calls CUDA; no option is given.
 slurm_steps_case() {
   need_file "$apps/leaky_shared"
   slurm_start
@@ -143,6 +144,35 @@ JOB
   expect_equal "other lines" 5 "$(grep -vc "^srun: " plain)" # it says where it has to wait for a node
 }
 add_case "slurm steps" slurm_steps_case
+
+# A job that is requeued while its tasks run: what they had is in the first folder, and the second start sums its own tasks.
+# This test alone has Slurm itself start a job again.
+slurm_requeue_case() {
+  local job
+
+  need_file "$apps/growing_shared"
+  need_file "$apps/leaky_shared"
+  slurm_start
+  slurm_job job <<JOB &
+program="$apps/growing_shared 600"
+[[ \${SLURM_RESTART_COUNT:-0} == 0 ]] || program=$apps/leaky_shared
+srun -n 2 --gpushim \$program
+ls -d gpushim.*
+JOB
+  # shellcheck disable=SC2317 # called by await
+  runs() { [[ $(find . -path './gpushim.*' -name 'state.[01].*[0-9]' -size +0 | wc -l) == 2 ]]; }
+  await 60 runs || fail "the first start"
+  job=$(find . -maxdepth 1 -name 'gpushim.*.0' | cut -d. -f3)
+  scontrol requeue "$job" || fail "scontrol requeue"
+  wait
+  expect_status job 0
+  expect_equal "folders" "gpushim.$job.0 gpushim.$job.0.1" "$(grep '^gpushim[.]' job.out | xargs)"
+  expect_count job.out '^gpushim: +[0-9]+ +[01] +30[.]3 MiB .* exit 0 +/.*/leaky_shared$' 2
+  expect_no_text job.out growing
+  run_in first -- "$build/gpushim" merge "gpushim.$job.0"
+  expect_count first.out '^gpushim: +[0-9]+ +[01] .* /.*/growing_shared 600$' 2
+}
+add_case "slurm job that is requeued" slurm_requeue_case
 
 # slurm_srun PREFIX ARGUMENT...: a job of one step; leaves its output in PREFIX.out and its status.
 slurm_srun() {
