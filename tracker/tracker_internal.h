@@ -181,6 +181,7 @@ struct gs_tracker {
     struct gs_tally *tally;        /* NULL: no tally; has its own lock */
     struct gs_cached_parts *parts; /* atomic; NULL: none was reported; has its own lock */
 
+    struct gs_grown_site grown[GS_GROWN_SITES]; /* grown.c's */
     uint32_t switches; /* atomic; an odd number inverts config.stopped */
     uint64_t first_switch_ns, switch_ns[GS_SWITCHES_KEPT]; /* atomic; by number */
     struct {                                               /* atomic; resample.c */

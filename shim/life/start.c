@@ -43,6 +43,7 @@
 #include "shim/settings/options_table.h"
 #include "shim/state/state.h"
 #include "shim/statefile/state_file.h"
+#include "tracker/grown.h"
 #include "tracker/names/runtime_modules.h"
 
 #if defined(__x86_64__)
@@ -218,7 +219,11 @@ static enum gs_status create_tracker(struct gs_state *state)
         .free_stacks = free_stacks_of(&state->options),
         .stopped = !state->options.track_start,
         .clock = kernels_clock()};
-    return gs_tracker_create(&tracker, &state->tracker);
+    enum gs_status status = gs_tracker_create(&tracker, &state->tracker);
+    if (status == GS_OK && state->stacks) {
+        gs_grown_watch(state->tracker);
+    }
+    return status;
 }
 
 /* Which blocks share a segment matters to an exporter from the start; blocks in

@@ -101,6 +101,14 @@ void gs_python_merge(const struct gs_python *python, const struct gs_native_walk
 enum gs_status gs_python_location(const struct gs_python *python, uintptr_t frame,
                                   struct gs_python_location *out) GS_MUST_USE;
 
+/* Counts a capture with this merged stack. */
+void gs_python_count(struct gs_python *python, uint32_t stack);
+/* The captures with a merged stack; false: not known. No lock. */
+bool gs_python_uses(const struct gs_python *python, uint32_t stack,
+                    struct gs_python_uses *out);
+/* Whether the interpreter has ended, and frees its objects. No lock. */
+bool gs_python_has_ended(const struct gs_python *python);
+
 size_t gs_python_bytes(const struct gs_python *python);
 
 #endif

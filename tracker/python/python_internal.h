@@ -70,6 +70,13 @@ struct gs_python_buckets {
     uint32_t held;
 };
 
+/* The captures with a stack; written and read without a lock. */
+#define GS_PYTHON_USES 4096u
+struct gs_python_use_slot {
+    _Atomic uint32_t stack; /* 0: empty */
+    _Atomic uint32_t count, first, last;
+};
+
 struct gs_python {
     uint64_t number;                  /* unique, never reused */
     struct gs_python_symbols symbols; /* immutable, as is the layout */
@@ -86,6 +93,8 @@ struct gs_python {
     _Atomic uintptr_t pages[GS_PYTHON_PAGES];                /* known to be readable; no
                                                               * lock */
     struct gs_stack_table walks;                             /* added to under lock */
+    struct gs_python_use_slot uses[GS_PYTHON_USES];          /* by stack; no lock */
+    _Atomic uint32_t captures;                               /* so far; no lock */
 
     /* Added to under lock; read without. */
     _Atomic uint32_t count; /* nodes have the numbers 1..count */

@@ -96,9 +96,10 @@ void gs_export_put_frame(struct gs_export_out *out,
  * the reason why there are none. */
 void gs_export_put_frames(const struct gs_export *export, struct gs_export_out *out,
                           uint32_t stack);
-/* The innermost of them; NULL: none. */
-const struct gs_symbol_request *gs_export_innermost(const struct gs_export *export,
-                                                    const struct gs_export_stack *stack);
+/* One of them, the innermost is 0; NULL: there are no more. `stack` may be NULL. */
+const struct gs_symbol_request *gs_export_frame(const struct gs_export *export,
+                                                const struct gs_export_stack *stack,
+                                                unsigned number);
 
 #define GS_EXPORT_FORMAT(name, word, extension, stacks, tallied, doc)                    \
     enum gs_status gs_export_write_##name(const struct gs_export *export,                \

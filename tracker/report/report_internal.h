@@ -100,8 +100,9 @@ struct gs_report_data {
     size_t lifetimes_shown;             /* and that are printed in a table, likewise */
     struct gs_pinned_list pinned;       /* call sites of unused pinned memory */
     size_t pinned_shown;                /* likewise */
-    size_t grown_parts;                 /* call sites of `grown`, which has a hint */
-    struct gs_grown_site grown[GS_GROWN_SITES + 1];
+    size_t grown_parts, grown_count;    /* call sites that have a hint: of parts, and */
+    struct gs_grown_site grown_part[GS_GROWN_SITES + 1]; /* of allocations */
+    struct gs_grown_site grown[GS_GROWN_SITES];
     uint64_t error_count;    /* each as often as it occurred */
     uint64_t errors_more;    /* call sites beyond those kept */
     struct gs_samples calls; /* all allocations, if there are deny: rules */
@@ -122,7 +123,7 @@ void gs_report_data_free(struct gs_report_data *data);
 static inline bool gs_report_has_hint_sites(const struct gs_report_data *data)
 {
     return data->churn_shown != 0 || data->lifetimes_shown != 0 ||
-           data->pinned_shown != 0 || data->grown_parts != 0;
+           data->pinned_shown != 0 || data->grown_parts != 0 || data->grown_count != 0;
 }
 
 /* Leaks without a group, for lack of memory. */
@@ -637,6 +638,9 @@ struct gs_hint_source {
     size_t leaks; /* call sites of leaks, from the front, that the report shows */
     const void *self;
     struct gs_hint_place (*find)(const void *self, uint32_t stack);
+    /* A frame that the report shows, the program's own is 0; NULL: there are no more. */
+    const struct gs_symbol_request *(*frame)(const void *self, uint32_t stack,
+                                             unsigned number);
 };
 
 /* Finds the next hint. *at is 0 at first. Returns false after the last one. */

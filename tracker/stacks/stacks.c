@@ -173,6 +173,24 @@ enum gs_unwinder gs_stacks_unwinder(const struct gs_stacks *stacks)
     return stacks->config.unwinder;
 }
 
+static GS_NOINLINE void call_ended(struct gs_stacks *stacks)
+{
+    void (*ended)(void *) = atomic_exchange(&stacks->ended, NULL);
+
+    if (ended != NULL) {
+        ended(stacks->ended_self);
+    }
+}
+
+/* Called where a stack is not recognised: the first one of Python's end is new. */
+static void check_ended(struct gs_stacks *stacks, const struct gs_python *python)
+{
+    if (atomic_load_explicit(&stacks->ended, memory_order_acquire) != NULL &&
+        gs_python_has_ended(python)) {
+        call_ended(stacks);
+    }
+}
+
 /* Returns the number of inner frames to drop: up to the caller at `anchor`, then the
  * library's own range. */
 static unsigned inner_count(const struct gs_stacks *stacks, const uintptr_t *walked,
@@ -198,9 +216,10 @@ static unsigned inner_count(const struct gs_stacks *stacks, const uintptr_t *wal
  * Walks and trims. Leaves space for as many inner frames as this thread's captures had to
  * drop so far. If that was too little, walks again with all the space there is.
  */
-static inline __attribute__((always_inline)) void
-capture_walk(const struct gs_stacks *stacks, struct capture *capture, uintptr_t anchor,
-             bool noted)
+static inline __attribute__((always_inline)) void capture_walk(struct gs_stacks *stacks,
+                                                               struct capture *capture,
+                                                               uintptr_t anchor,
+                                                               bool noted)
 {
     const struct gs_python *python = python_of(stacks);
     unsigned depth =
@@ -230,6 +249,7 @@ capture_walk(const struct gs_stacks *stacks, struct capture *capture, uintptr_t 
                       gs_python_runs(python, capture->frames, capture->count);
     if (GS_UNLIKELY(python != NULL) && !capture->python) {
         depth = stacks->config.depth;
+        check_ended(stacks, python);
     }
     capture->truncated = capture->count > depth || end == GS_WALK_FULL ||
                          (end == GS_WALK_STOPPED && capture->count > 0);
@@ -397,6 +417,7 @@ static __attribute__((noinline)) void walk_python(void *arg)
     struct gs_python_walk walk;
     uint32_t id;
 
+    check_ended(stacks, python);
     gs_python_walk(python, &walk);
     id = gs_python_pair_find(python, request->native, walk.id);
     if (id == 0) {
@@ -424,6 +445,7 @@ static __attribute__((noinline)) uint32_t with_python(struct gs_stacks *stacks,
         gs_alt_stack_call(CAPTURE_HEADROOM, walk_python, &request);
         id = request.id;
     }
+    gs_python_count(python, id);
     leave(was_inside);
     errno = saved_errno;
     return id;
@@ -601,6 +623,21 @@ enum gs_status gs_stacks_module(const struct gs_stacks *stacks, uint32_t id,
     }
     gs_mutex_unlock(&without_const(stacks)->lock);
     return module != NULL ? GS_OK : GS_ERR_NOT_FOUND;
+}
+
+bool gs_stacks_python_uses(const struct gs_stacks *stacks, uint32_t id,
+                           struct gs_python_uses *out)
+{
+    const struct gs_python *python = python_of(stacks);
+
+    return python != NULL && gs_python_uses(python, id, out);
+}
+
+void gs_stacks_watch_python(struct gs_stacks *stacks, void (*ended)(void *self),
+                            void *self)
+{
+    stacks->ended_self = self;
+    atomic_store_explicit(&stacks->ended, ended, memory_order_release);
 }
 
 enum gs_status gs_stacks_python(const struct gs_stacks *stacks, uintptr_t frame,

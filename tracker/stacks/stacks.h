@@ -145,6 +145,20 @@ enum gs_status gs_stacks_module(const struct gs_stacks *stacks, uint32_t id,
 enum gs_status gs_stacks_python(const struct gs_stacks *stacks, uintptr_t frame,
                                 struct gs_python_location *out) GS_MUST_USE;
 
+/* When a stack with Python frames was captured: the numbers of the first and the last
+ * time, of `all` captures with such frames. */
+struct gs_python_uses {
+    uint32_t count, first, last, all;
+};
+/* False: not known. No lock. */
+bool gs_stacks_python_uses(const struct gs_stacks *stacks, uint32_t id,
+                           struct gs_python_uses *out);
+
+/* Sets the function that the first capture calls that sees that Python has ended, and
+ * frees its objects: once, within the capture. NULL: none. */
+void gs_stacks_watch_python(struct gs_stacks *stacks, void (*ended)(void *self),
+                            void *self);
+
 /* Call both around fork, in the forking thread, so that no insertion is half done in
  * the child; `after` in the parent. They take and release the table's lock. NULL is
  * allowed. */

@@ -25,6 +25,8 @@ struct gs_stacks {
                                          * Python */
     _Atomic(struct gs_python *) python; /* set once */
     _Atomic(struct gs_python *) scopes; /* the names of scopes; set once */
+    _Atomic(void (*)(void *)) ended;    /* gs_stacks_watch_python */
+    void *ended_self;                   /* its argument; written before */
     struct gs_stack_table table;        /* read without, added to under lock */
     struct gs_module_table modules;     /* under lock */
     _Atomic uint64_t refused;           /* captures without space left */

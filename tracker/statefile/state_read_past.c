@@ -163,6 +163,15 @@ static void read_parts(const struct gs_image *image)
     image->out->tracker->parts = parts;
 }
 
+static void read_grown(const struct gs_image *image)
+{
+    for (size_t i = 0; i < GS_GROWN_SITES; i++) {
+        struct gs_grown_site *site = &image->out->tracker->grown[i];
+        *site = image->tracker->grown[i];
+        site->stack = gs_image_stack(image, site->stack);
+    }
+}
+
 /* Returns true if the trend is plausible for that snapshot. */
 static bool is_trend(const struct gs_growing *growing, const struct gs_growth_sums *sums)
 {
@@ -221,6 +230,7 @@ void gs_image_past(const struct gs_image *image)
     read_errors(image);
     read_lost(image);
     read_parts(image);
+    read_grown(image);
     read_growth(image);
     read_windows(image);
     gs_image_scopes(image);

@@ -331,3 +331,44 @@ scan_unknown_python_case() {
   expect_no_text shim.err 'no host pointer found|, [0-9]+ lost'
 }
 add_case "python 3.7 scan" scan_unknown_python_case
+
+# until_end_case VERSION WHAT hint|none [SETTING...]: what a script has kept when Python ends is gone before the report.
+until_end_case() {
+  find_python "$1"
+  need_file "$cuda_path/libcudart.so.13"
+  preloaded shim "${@:4}" GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=out.json PYTHONPATH="$python_sources" \
+    -- "$python" -SB "$python_sources/until_end.py" "$2"
+  expect_status shim 0
+  if [[ $3 == none ]]; then
+    expect_no_text shim.err ' Hint: '
+    expect_text out.json '"hints": \[\]'
+    return
+  fi
+  expect_count shim.err '^==[0-9]+== Hint: ' 1
+  expect_text shim.err '^==[0-9]+== Hint: 60 allocations, 3[.]75 MiB, most at malloc cuda[.]py:23, were kept one after the '\
+'other until Python ended: gpushim[.]report\(\) at the script.s end lists them$'
+  expect_text out.json '"hint": "grew", "device": 0, .*"stack": \['
+}
+# The word that says that Python ends is another in each version.
+for version in 3.8 3.9 3.10 3.11 3.12 3.13 3.14; do
+  add_case "python $version grows until its end" until_end_case "$version" list hint
+done
+add_case "python grows until its end, without the pool" until_end_case 3.11 list hint GPUSHIM_POOL=off
+add_case "python grows until its end, from a third of the run on" until_end_case 3.11 slow_start hint
+add_case "python grows until its end, and another function leaks" until_end_case 3.11 apart hint
+# Alone see: a leak that is said twice; a right program with a hint, by each of the rules in grown.h.
+for what in leaks few seldom latest freed model alone; do
+  add_case "python keeps until its end: $what" until_end_case 3.11 "$what" none
+done
+
+# A program that Ctrl-C ends has a report of the command's, by the file.
+until_end_killed_case() {
+  find_python 3.11
+  need_file "$build/gpushim"
+  preloaded shim GPUSHIM_STATE_FILE=run.state PYTHONPATH="$python_sources" \
+    -- "$python" -SB "$python_sources/until_end.py" interrupted
+  expect_status shim 130
+  run_in report -- "$build/gpushim" report run.state
+  expect_text report.out ' Hint: 60 allocations, 3[.]75 MiB, most at malloc cuda[.]py:23, were kept one after the other '
+}
+add_case "python grows until its end by Ctrl-C" until_end_killed_case

@@ -91,7 +91,7 @@ static void put_field(struct gs_export_out *out, const char *text)
 static void put_frames(struct table *table, struct gs_export_out *out, uint32_t stack)
 {
     const struct gs_symbol_request *frame =
-        gs_export_innermost(table->export, gs_export_stack(table->export, stack));
+        gs_export_frame(table->export, gs_export_stack(table->export, stack), 0);
     struct gs_export_out *field = begin(&table->field);
 
     if (frame) {

@@ -697,7 +697,13 @@ static struct gs_hint_place find_place(const void *self, uint32_t id)
     const struct gs_export_stack *stack = gs_export_stack(self, id);
 
     return (struct gs_hint_place){.call = stack ? stack->call : NULL,
-                                  .frame = gs_export_innermost(self, stack)};
+                                  .frame = gs_export_frame(self, stack, 0)};
+}
+
+static const struct gs_symbol_request *find_frame(const void *self, uint32_t id,
+                                                  unsigned number)
+{
+    return gs_export_frame(self, gs_export_stack(self, id), number);
 }
 
 /* What there was too much of. */
@@ -708,7 +714,8 @@ static void put_hints(const struct gs_export *export, struct gs_json *json)
                                           .data = export->data,
                                           .leaks = export->data->leak_groups,
                                           .self = export,
-                                          .find = find_place};
+                                          .find = find_place,
+                                          .frame = find_frame};
     struct gs_report_hint hint;
     unsigned at = 0;
 

@@ -304,7 +304,7 @@ static void put_flow(struct sarif *sarif, const struct gs_finding_call *call)
 
 static bool has_frames(const struct gs_export *export, uint32_t stack)
 {
-    return gs_export_innermost(export, gs_export_stack(export, stack)) != NULL;
+    return gs_export_frame(export, gs_export_stack(export, stack), 0) != NULL;
 }
 
 static void put_flows(struct sarif *sarif, const struct gs_finding_call *calls,
@@ -335,7 +335,7 @@ static void put_locations(struct sarif *sarif, const struct gs_finding *finding)
 {
     const struct gs_export *export = sarif->export;
     const struct gs_symbol_request *frame =
-        gs_export_innermost(export, gs_export_stack(export, finding->stack));
+        gs_export_frame(export, gs_export_stack(export, finding->stack), 0);
     struct gs_json *json = &sarif->json;
 
     bool placed = frame && path_of(frame) && path_of(frame)[0];
@@ -368,7 +368,7 @@ static void put_related(struct sarif *sarif, const struct gs_finding *finding,
     gs_json_member_open(json, "relatedLocations", '[');
     for (unsigned i = 0; i < count; i++) {
         const struct gs_symbol_request *frame =
-            gs_export_innermost(export, gs_export_stack(export, calls[i].stack));
+            gs_export_frame(export, gs_export_stack(export, calls[i].stack), 0);
         if (!frame || calls[i].stack == finding->stack) {
             continue;
         }

@@ -80,7 +80,7 @@ static uint32_t own_stack(const struct gs_export *export,
     unsigned count = gs_finding_calls(finding, calls);
 
     for (unsigned i = 0; i < count; i++) {
-        if (gs_export_innermost(export, gs_export_stack(export, calls[i].stack))) {
+        if (gs_export_frame(export, gs_export_stack(export, calls[i].stack), 0)) {
             return calls[i].stack;
         }
     }

@@ -440,6 +440,15 @@ static struct gs_hint_place find_place(const void *self, uint32_t id)
                                   .frame = stack.count ? stack.frames : NULL};
 }
 
+static const struct gs_symbol_request *find_frame(const void *self, uint32_t id,
+                                                  unsigned number)
+{
+    const struct gs_report_writer *writer = self;
+    struct gs_shown_stack stack = gs_frame_table_show(writer->frames, writer->config, id);
+
+    return number < stack.count ? &stack.frames[number] : NULL;
+}
+
 /* Writes the hints, except after out of memory, which has advice of its own. */
 static void write_hints(const struct gs_report_writer *writer)
 {
@@ -448,7 +457,8 @@ static void write_hints(const struct gs_report_writer *writer)
                                           .data = writer->data,
                                           .leaks = writer->data->shown,
                                           .self = writer,
-                                          .find = find_place};
+                                          .find = find_place,
+                                          .frame = find_frame};
     struct gs_report_hint hint;
     unsigned at = 0;
 

@@ -257,11 +257,12 @@ const char *gs_export_call_of(const struct gs_export *export,
                                     : gs_export_call(export, stack, group->api);
 }
 
-const struct gs_symbol_request *gs_export_innermost(const struct gs_export *export,
-                                                    const struct gs_export_stack *stack)
+const struct gs_symbol_request *gs_export_frame(const struct gs_export *export,
+                                                const struct gs_export_stack *stack,
+                                                unsigned number)
 {
-    return stack && stack->begin < stack->end
-               ? &export->locations[export->frames[stack->first + stack->begin]]
+    return stack && number < stack->end - stack->begin
+               ? &export->locations[export->frames[stack->first + stack->begin + number]]
                : NULL;
 }
 

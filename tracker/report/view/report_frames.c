@@ -88,6 +88,9 @@ void gs_stack_ids_add_lifetimes(struct gs_stack_ids *ids,
 void gs_stack_ids_add_hints(struct gs_stack_ids *ids, const struct gs_report_data *data)
 {
     for (size_t i = 0; i < data->grown_parts; i++) {
+        gs_stack_ids_add(ids, data->grown_part[i].stack);
+    }
+    for (size_t i = 0; i < data->grown_count; i++) {
         gs_stack_ids_add(ids, data->grown[i].stack);
     }
     gs_stack_ids_add_lifetimes(ids, data, data->churn_shown);

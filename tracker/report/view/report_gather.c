@@ -234,11 +234,12 @@ void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config 
     data->parts =
         gs_cached_parts_copy(__atomic_load_n(&tracker->parts, __ATOMIC_ACQUIRE));
     data->grown_parts = gs_cached_parts_grown(
-        __atomic_load_n(&tracker->parts, __ATOMIC_ACQUIRE), data->grown);
+        __atomic_load_n(&tracker->parts, __ATOMIC_ACQUIRE), data->grown_part);
     gs_part_list_judge_kept(&data->parts,
                             config->running || config->killed || config->caches_leak);
     gs_records_visit(tracker, visit_live, &gather);
     gather_lost(tracker, &gather);
+    data->grown_count = gs_grown_freed(tracker, &data->groups, data->grown);
     if (gs_tracker_is_sampled(tracker)) {
         scale_estimates(data);
     }

@@ -182,28 +182,45 @@ static bool find_pinned(const struct gs_hint_source *source, size_t number,
     return true;
 }
 
-static bool is_text(const char *a, const char *b)
+static bool is_equal(const char *a, const char *b)
 {
-    return a && b && strcmp(a, b) == 0;
+    return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-/* Whether frames are in one function of the program. The code of a module is as long as
- * its file, so there the line counts. */
-static bool is_same_function(const struct gs_symbol *a, const struct gs_symbol *b)
+/* Whether frames are in one function. The code of a module is as long as its file, so
+ * there the line counts of what allocates. */
+static bool is_same_function(const struct gs_symbol *a, const struct gs_symbol *b,
+                             bool allocates)
 {
-    return is_text(a->function, b->function) && is_text(a->file, b->file) &&
-           (!is_text(a->function, "<module>") || a->line == b->line);
+    return is_equal(a->function, b->function) && is_equal(a->file, b->file) &&
+           (!allocates || (a->function &&
+                           (strcmp(a->function, "<module>") != 0 || a->line == b->line)));
 }
 
-/* Whether the report has a leak of the function that a stack begins with. */
+/* Whether stacks have the same functions: all of them, as the first one may be one
+ * through which the whole program allocates. */
+static bool are_same_functions(const struct gs_hint_source *source, uint32_t a,
+                               uint32_t b)
+{
+    unsigned number = 0;
+
+    for (;; number++) {
+        const struct gs_symbol_request *left = source->frame(source->self, a, number);
+        const struct gs_symbol_request *right = source->frame(source->self, b, number);
+        if (!left || !right) {
+            return number > 0 && left == right;
+        }
+        if (!is_same_function(&left->result, &right->result, number == 0)) {
+            return false;
+        }
+    }
+}
+
+/* Whether the report has a leak of the same functions as a stack. */
 static bool leaks_too(const struct gs_hint_source *source, uint32_t stack)
 {
-    const struct gs_hint_place place = source->find(source->self, stack);
-
-    for (size_t i = 0; place.frame && i < source->leaks; i++) {
-        const struct gs_hint_place leak =
-            source->find(source->self, source->data->groups.items[i].stack);
-        if (leak.frame && is_same_function(&place.frame->result, &leak.frame->result)) {
+    for (size_t i = 0; i < source->leaks; i++) {
+        if (are_same_functions(source, stack, source->data->groups.items[i].stack)) {
             return true;
         }
     }
@@ -234,10 +251,12 @@ static struct gs_grown_site sum_grown(const struct gs_hint_source *source,
     return sum;
 }
 
-static bool find_grown(const struct gs_hint_source *source, struct gs_report_hint *out)
+/* what: the plural of what grew. */
+static bool find_grown(const struct gs_hint_source *source,
+                       const struct gs_grown_site *sites, size_t sites_count,
+                       const char *what, struct gs_report_hint *out)
 {
-    const struct gs_grown_site grown =
-        sum_grown(source, source->data->grown, source->data->grown_parts);
+    const struct gs_grown_site grown = sum_grown(source, sites, sites_count);
     struct gs_hint_place place = source->find(source->self, grown.stack);
     struct gs_text where = {0};
     char count[32], bytes[24];
@@ -252,26 +271,44 @@ static bool find_grown(const struct gs_hint_source *source, struct gs_report_hin
     out->device = grown.device;
     out->stack = grown.stack;
     snprintf(out->text, sizeof(out->text),
-             "%s tensors of PyTorch, %s%s%s, were kept one after the other until Python "
-             "ended: gpushim.report() at the script's end lists them",
-             gs_text_count(grown.count, count), gs_text_bytes(grown.bytes, bytes),
+             "%s %s, %s%s%s, were kept one after the other until Python ended: "
+             "gpushim.report() at the script's end lists them",
+             gs_text_count(grown.count, count), what, gs_text_bytes(grown.bytes, bytes),
              where.data ? ", most " : "", where.data ? where.data : "");
     gs_text_free(&where);
     return true;
 }
 
-/* The hints in their order: two for the process, two for each device, then those of call
- * sites. */
+/* The hints in their order: these for the process, two for each device, then those of
+ * call sites. */
+enum { HINT_NOT_FREED, HINT_GREW_PARTS, HINT_GREW, HINTS_OF_PROCESS };
+
+static bool find_for_process(const struct gs_hint_source *source, unsigned number,
+                             struct gs_report_hint *out)
+{
+    const struct gs_report_data *data = source->data;
+
+    switch (number) {
+    case HINT_NOT_FREED:
+        return find_not_freed(source->config, data, out);
+    case HINT_GREW_PARTS:
+        return find_grown(source, data->grown_part, data->grown_parts,
+                          "tensors of PyTorch", out);
+    default:
+        return find_grown(source, data->grown, data->grown_count, "allocations", out);
+    }
+}
+
 bool gs_report_next_hint(const struct gs_hint_source *source, unsigned *at,
                          struct gs_report_hint *out)
 {
     const struct gs_report_config *config = source->config;
     const struct gs_report_data *data = source->data;
-    const size_t devices = 2 + 2 * config->device_count;
+    const size_t devices = HINTS_OF_PROCESS + 2 * config->device_count;
     const size_t churn = devices + data->churn_shown;
 
     while (*at < churn + data->pinned_shown) {
-        unsigned number = (*at)++, ordinal = number / 2 - 1;
+        unsigned number = (*at)++, ordinal = (number - HINTS_OF_PROCESS) / 2;
         bool found;
 
         out->stack = 0;
@@ -281,14 +318,12 @@ bool gs_report_next_hint(const struct gs_hint_source *source, unsigned *at,
         if (number >= devices) {
             return find_churn(source, number - devices, out);
         }
-        out->device = number < 2 ? -1 : (int)ordinal;
-        if (number == 0) {
-            found = find_not_freed(config, data, out);
-        } else if (number == 1) {
-            found = find_grown(source, out);
+        out->device = number < HINTS_OF_PROCESS ? -1 : (int)ordinal;
+        if (number < HINTS_OF_PROCESS) {
+            found = find_for_process(source, number, out);
         } else if (!gs_report_pool_used(&config->devices[ordinal])) {
             found = false;
-        } else if (number % 2 == 0) {
+        } else if ((number - HINTS_OF_PROCESS) % 2 == 0) {
             found = find_hits(data, &config->devices[ordinal], ordinal, out);
         } else {
             found = find_fragments(&config->devices[ordinal], ordinal, out);
