@@ -28,6 +28,7 @@
 #include "shim/order/verify.h"
 #include "shim/report/interim.h"
 #include "shim/report/intervals.h"
+#include "shim/report/leak_rules.h"
 #include "shim/report/nvml.h"
 #include "shim/report/outputs.h"
 #include "shim/report/report_settings.h"
@@ -223,6 +224,19 @@ static void set_python(struct gs_scan_config *scan)
     }
 }
 
+/* Whether rules that the process was to keep were ignored. */
+static bool lacks_rules(const struct gs_state *state)
+{
+    if (!gs_rules_ignored()) {
+        return false;
+    }
+    if (state->options.error_exitcode != 0) {
+        gs_log_line(GS_LOG_WARN, "GPUSHIM_SUPPRESSIONS: rules were ignored, so the "
+                                 "process ends with GPUSHIM_ERROR_EXITCODE");
+    }
+    return true;
+}
+
 /* Writes the report at the end of the process. */
 static void write_last(void *arg)
 {
@@ -250,7 +264,8 @@ static void write_last(void *arg)
     config.transfers = gs_transfer_table();
     config.churn = gs_record_churn();
     config.pinned = gs_record_pinned();
-    last->bad = write_report(state, config, GS_OUTPUTS_END, NULL);
+    const bool unchecked = lacks_rules(state);
+    last->bad = write_report(state, config, GS_OUTPUTS_END, NULL) || unchecked;
 }
 
 /* Writes a report while the program runs. The calling thread may have no driver if only

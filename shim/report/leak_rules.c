@@ -29,7 +29,8 @@
 
 static struct gs_suppressions *rules; /* atomic */
 static bool started;
-static bool denies; /* constant after start */
+static bool denies;  /* constant after start */
+static bool ignored; /* atomic: a part of the rules in use is missing */
 
 /* Why a change of the rules is refused: the first problem. */
 struct refusal {
@@ -40,6 +41,7 @@ struct refusal {
 struct problem_log {
     const char *path;
     struct refusal *refusal; /* NULL: problems are logged */
+    bool quiet;              /* what is no fault is not logged either */
     unsigned problems;
 };
 
@@ -61,7 +63,12 @@ static void log_problem(void *self, unsigned line, const char *what)
     struct problem_log *telling = self;
     if (telling->refusal && what != gs_rule_foreign) {
         refuse(telling->refusal, telling->path, line, what);
-    } else if (++telling->problems <= PROBLEMS_LOGGED) {
+        return;
+    }
+    if (what != gs_rule_foreign) {
+        __atomic_store_n(&ignored, true, __ATOMIC_RELAXED);
+    }
+    if (!telling->quiet && ++telling->problems <= PROBLEMS_LOGGED) {
         gs_log_line(GS_LOG_WARN, "%.600s:%u: %s; ignored", telling->path, line, what);
     }
 }
@@ -72,15 +79,16 @@ static void log_file(const struct problem_log *telling, const char *what)
         refuse(telling->refusal, telling->path, 0, what);
         return;
     }
+    __atomic_store_n(&ignored, true, __ATOMIC_RELAXED);
     gs_log_line(GS_LOG_WARN, "GPUSHIM_SUPPRESSIONS: cannot read %.600s: %s; left out",
                 telling->path, what);
 }
 
 static void add_file(struct gs_suppressions *to, const char *path,
-                     struct refusal *refusal)
+                     struct refusal *refusal, bool quiet)
 {
     static char whole[PATH_MAX]; /* under the start lock, or that of the options */
-    struct problem_log telling = {.path = path, .refusal = refusal};
+    struct problem_log telling = {.path = path, .refusal = refusal, .quiet = quiet};
     const char *problem;
     size_t length;
     gs_start_folder_absolute(path, whole);
@@ -120,6 +128,7 @@ static void add_files(struct gs_suppressions *to, const char *list,
 {
     static char path[GS_OPTIONS_PATH_BYTES]; /* as `whole` */
     if (gs_rules_is_rule(list)) {
+        __atomic_store_n(&ignored, true, __ATOMIC_RELAXED);
         gs_log_line(GS_LOG_WARN,
                     "GPUSHIM_SUPPRESSIONS=%.600s: " GS_RULES_WRONG "; left out", list);
         return;
@@ -129,7 +138,7 @@ static void add_files(struct gs_suppressions *to, const char *list,
         memcpy(path, list, length);
         path[length] = '\0';
         if (length > 0) {
-            add_file(to, path, refusal);
+            add_file(to, path, refusal, false);
         }
         list += length + (list[length] == ':');
     }
@@ -187,6 +196,19 @@ void gs_rules_start(const struct gs_options *options)
     }
 }
 
+const char *gs_rules_fault(const char *path)
+{
+    static struct refusal refusal; /* the command's one thread */
+    struct gs_suppressions *made;
+    refusal.text[0] = '\0';
+    if (gs_suppressions_create(&made) != GS_OK) {
+        return gs_status_text(GS_ERR_HOST_NOMEM);
+    }
+    add_file(made, path, &refusal, true);
+    gs_suppressions_destroy(made);
+    return refusal.text[0] ? refusal.text : NULL;
+}
+
 /* Returns the first file of the list that cannot be read; NULL: there is none. */
 static const char *unreadable(const char *list)
 {
@@ -228,8 +250,14 @@ const char *gs_rules_change(const char *files, bool builtin)
         gs_suppressions_destroy(made);
         return "a file with deny: rules is read only at the start of a program";
     }
+    __atomic_store_n(&ignored, false, __ATOMIC_RELAXED);
     use_rules(made);
     return NULL;
+}
+
+bool gs_rules_ignored(void)
+{
+    return __atomic_load_n(&ignored, __ATOMIC_RELAXED);
 }
 
 bool gs_rules_deny(void)

@@ -17,6 +17,14 @@ void gs_rules_start(const struct gs_options *options);
  * sentence. One caller at a time. builtin: with the built-in ones. */
 const char *gs_rules_change(const char *files, bool builtin);
 
+/* Whether a part of GPUSHIM_SUPPRESSIONS is not in use: a file could not be read, or a
+ * line is no rule, nor one of another tool. A check has then not been made. */
+bool gs_rules_ignored(void);
+
+/* What is wrong with a file of rules, for the command, which has one thread: it cannot be
+ * read, or "FILE:LINE: ..."; NULL: nothing. */
+const char *gs_rules_fault(const char *path);
+
 /* For the report; NULL: none. */
 struct gs_suppressions *gs_rules(void);
 

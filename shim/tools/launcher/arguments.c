@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "shim/report/leak_rules.h"
 #include "shim/report/write_rules.h"
 #include "shim/settings/options.h"
 #include "shim/settings/options_lists.h"
@@ -616,8 +617,9 @@ static const char *why_no_rules(const char *path, bool written)
                : "not a regular file";
 }
 
-/* Without their rules a run of hours would report known leaks as new ones. A file that
- * the run writes may be missing. */
+/* Without their rules a run of hours would report known leaks as new ones, and a check
+ * for CI would pass with a budget that is misspelt. A file that the run writes may be
+ * missing. */
 static void refuse_missing_rules(void)
 {
     const char *list = getenv(gs_options_table[GS_OPTION_ROW_suppressions].name);
@@ -633,6 +635,10 @@ static void refuse_missing_rules(void)
         if (problem) {
             gs_launcher_fail(GS_EXIT_USAGE, "--suppressions: cannot read %.400s: %s",
                              path, problem);
+        }
+        problem = length && access(path, F_OK) == 0 ? gs_rules_fault(path) : NULL;
+        if (problem) {
+            gs_launcher_fail(GS_EXIT_USAGE, "--suppressions: %.600s", problem);
         }
     }
 }

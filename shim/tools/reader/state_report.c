@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shim/report/leak_rules.h"
 #include "shim/report/outputs.h"
 #include "shim/report/report_settings.h"
 #include "shim/report/statistics.h"
@@ -216,7 +217,8 @@ static bool write_found(const struct gs_state_found *found, bool running,
         describe_process(found, running, &outputs.job);
         outputs.job.killed_unix_ms = end ? end->unix_ms : 0;
     }
-    *bad = gs_report_compose(found->tracker, config, files ? &outputs : NULL, &text);
+    *bad = gs_report_compose(found->tracker, config, files ? &outputs : NULL, &text) ||
+           gs_rules_ignored();
     bool written = put_text(options, target, &text);
     gs_text_free(&text);
     return written;

@@ -489,3 +489,35 @@ budgets_bad_case() {
   expect_text shim.err 'SUMMARY: gpushim: 0 errors, '
 }
 add_case "suppressions budgets without sense" budgets_bad_case
+
+# gate_case BAD FILE LINE: a check for CI does not pass because its rule is misspelt or its file is missing: the command
+# says so before the start; by the variable the process says it, and fails. Rules of another tool are no fault.
+gate_case() {
+  printf '%s\n' 'race:x' "$1" >rules
+  preloaded shim GPUSHIM_SUPPRESSIONS="$2" GPUSHIM_ERROR_EXITCODE=7 GPUSHIM_SUPPRESSIONS_BUILTIN=off -- "$apps/peaks_linked"
+  expect_status shim "${4:-7}"
+  if [[ ${4:-7} == 0 ]]; then
+    expect_no_text shim.err 'rules were ignored'
+  else
+    expect_count shim.err '^gpushim: GPUSHIM_SUPPRESSIONS: rules were ignored, so the process ends with GPUSHIM_ERROR_EXITCODE$' 1
+  fi
+  preloaded plain GPUSHIM_SUPPRESSIONS="$2" -- "$apps/peaks_linked"
+  expect_status plain 0
+  expect_no_text plain.err 'rules were ignored'
+  need_file "$build/gpushim"
+  run_in started -- "$build/gpushim" --suppressions="$2" touch ran
+  expect_status started "$([[ ${4:-7} == 0 ]] && echo 0 || echo 2)"
+  [[ ${4:-7} == 0 || ! -e ran ]] || fail "the program ran"
+  [[ ${4:-7} == 0 ]] || expect_text started.err "^gpushim: --suppressions: $3\$"
+  if [[ ${4:-7} != 0 ]]; then
+    run_in read -- "$build/gpushim" report --suppressions="$2" none.state
+    expect_status read 2
+  fi
+}
+add_case "suppressions gate, a misspelt rule" gate_case 'paek: max_bytes=1K' rules \
+  '(.*/)?rules:2: not one of leak:, free:, overrun:, arg:, peak: and deny:'
+add_case "suppressions gate, a misspelt setting" gate_case 'peak: max_byte=1K' rules '(.*/)?rules:2: .*max_byte=1K'
+add_case "suppressions gate, a rule without its cap" gate_case 'peak:train' rules '(.*/)?rules:2: a peak: rule needs max_bytes .*'
+add_case "suppressions gate, the second file" gate_case 'deny:a after=3' /dev/null:rules '(.*/)?rules:2: after is a time without .*'
+add_case "suppressions gate, no file" gate_case '' none 'cannot read (.*/)?none: no such file or directory'
+add_case "suppressions gate, another tool's rules" gate_case 'deadlock:y' rules '' 0
