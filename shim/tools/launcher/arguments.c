@@ -619,8 +619,8 @@ static const char *why_no_rules(const char *path, bool written)
 
 /* Without their rules a run of hours would report known leaks as new ones, and a check
  * for CI would pass with a budget that is misspelt. A file that the run writes may be
- * missing. */
-static void refuse_missing_rules(void)
+ * missing. read: whether rules that are no rules are refused, too. */
+static void refuse_missing_rules(bool read)
 {
     const char *list = getenv(gs_options_table[GS_OPTION_ROW_suppressions].name);
     bool writes = getenv(gs_options_table[GS_OPTION_ROW_write_suppressions].name) != NULL;
@@ -636,7 +636,7 @@ static void refuse_missing_rules(void)
             gs_launcher_fail(GS_EXIT_USAGE, "--suppressions: cannot read %.400s: %s",
                              path, problem);
         }
-        problem = length && access(path, F_OK) == 0 ? gs_rules_fault(path) : NULL;
+        problem = read && length && access(path, F_OK) == 0 ? gs_rules_fault(path) : NULL;
         if (problem) {
             gs_launcher_fail(GS_EXIT_USAGE, "--suppressions: %.600s", problem);
         }
@@ -706,7 +706,7 @@ void gs_arguments_read(char **words, struct gs_arguments *out)
     out->verb = plain ? GS_VERB_RUN : verb_of(*words);
     if (out->verb == GS_VERB_RUN) {
         refuse_foreign_files();
-        refuse_missing_rules();
+        refuse_missing_rules(true);
         refuse_foreign_rules();
         return;
     }
@@ -719,7 +719,7 @@ void gs_arguments_read(char **words, struct gs_arguments *out)
         take_files(words + 1, out);
     }
     refuse_outputs(out);
-    refuse_missing_rules();
+    refuse_missing_rules(out->verb != GS_VERB_CDI); /* which reads its words itself */
 }
 
 void gs_arguments_print_set(void)
