@@ -8,7 +8,7 @@
  * Owns: config.sampling after the start, resampled.   Lock: none, atomics; the caller
  * makes one change at a time.   Design: docs/tracker.md, "Sampling"
  */
-#include "tracker/peaks.h"
+#include "tracker/tracker_internal.h"
 
 static void store(struct gs_sampling *at, const struct gs_sampling *sampling)
 {
@@ -30,17 +30,15 @@ struct gs_sampling gs_tracker_sampling(const struct gs_tracker *tracker)
     return load(&tracker->config.sampling);
 }
 
-void gs_tracker_sample(struct gs_tracker *tracker, const struct gs_sampling *sampling)
+void gs_sampling_change(struct gs_tracker *tracker, const struct gs_sampling *sampling,
+                        uint64_t from_ns)
 {
-    if (!tracker) {
-        return;
-    }
     const struct gs_sampling was = gs_tracker_sampling(tracker);
     const uint32_t number = tracker->resampled.count;
     struct gs_past_sampling *past = &tracker->resampled.past[number % GS_SAMPLINGS_KEPT];
 
     store(&past->sampling, &was);
-    __atomic_store_n(&past->until_ns, gs_peak_advance(tracker), __ATOMIC_RELAXED);
+    __atomic_store_n(&past->until_ns, from_ns, __ATOMIC_RELAXED);
     if (sampling->distance_bytes != 0) {
         __atomic_store_n(&tracker->resampled.any, 1, __ATOMIC_RELAXED);
     }

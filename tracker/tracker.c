@@ -535,6 +535,13 @@ enum gs_status gs_tracker_find(struct gs_tracker *tracker, uint64_t addr,
 
 /* ---- allocations without a stack, or without a record ----------------------------- */
 
+void gs_tracker_sample(struct gs_tracker *tracker, const struct gs_sampling *sampling)
+{
+    if (tracker) {
+        gs_sampling_change(tracker, sampling, gs_peak_advance(tracker));
+    }
+}
+
 uint32_t gs_tracker_choose_stack(const struct gs_tracker *tracker,
                                  enum gs_memory_kind kind, uint64_t bytes)
 {

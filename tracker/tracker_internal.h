@@ -382,6 +382,9 @@ static inline bool gs_tracker_is_sampled(const struct gs_tracker *tracker)
 {
     return __atomic_load_n(&tracker->resampled.any, __ATOMIC_RELAXED) != 0;
 }
+/* Changes the sampling; `from_ns`: as gs_peak_advance returns it. */
+void gs_sampling_change(struct gs_tracker *tracker, const struct gs_sampling *sampling,
+                        uint64_t from_ns);
 /* The sampling at that time of the tracker. */
 struct gs_sampling gs_tracker_sampling_at(const struct gs_tracker *tracker,
                                           uint64_t time_ns);

@@ -8,6 +8,7 @@
 #include <criterion/redirect.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -526,10 +527,21 @@ Test(mem_group, idle_memory_is_asked_for)
     cr_expect_eq(gs_group_requests(), 4);
 }
 
-static void *withdraw(void *tried)
+/* Another's attempt, which is withdrawn soon after it was made. */
+struct attempt {
+    uint64_t *tried;
+    bool made; /* atomic */
+};
+
+/* Runs already when the attempt is made: a start takes longer than a charge waits. */
+static void *withdraw(void *self)
 {
+    struct attempt *attempt = self;
+
+    while (!__atomic_load_n(&attempt->made, __ATOMIC_ACQUIRE))
+        sched_yield();
     gs_nap(200000);
-    __atomic_sub_fetch((uint64_t *)tried, LIMIT, __ATOMIC_SEQ_CST);
+    __atomic_sub_fetch(attempt->tried, LIMIT, __ATOMIC_SEQ_CST);
     return NULL;
 }
 
@@ -540,9 +552,11 @@ static unsigned charge_in_spite(int charge, uint64_t *others)
     unsigned charged = 0;
 
     for (unsigned i = 0; i < 20; i++) {
+        struct attempt attempt = {.tried = others};
         pthread_t thread;
+        cr_assert_eq(pthread_create(&thread, NULL, withdraw, &attempt), 0);
         __atomic_add_fetch(others, LIMIT, __ATOMIC_SEQ_CST);
-        cr_assert_eq(pthread_create(&thread, NULL, withdraw, others), 0);
+        __atomic_store_n(&attempt.made, true, __ATOMIC_RELEASE);
         if (gs_group_charge(charge, 1, LIMIT)) {
             charged++;
             gs_group_add(charge, -(uint64_t)1);
