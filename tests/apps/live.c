@@ -76,7 +76,7 @@ static void show_stack(const void *address)
     printf("cut text: %d of the same length: %d\n", (int)strlen(small), same == length);
 }
 
-static void show_by_address(void)
+APP_FRAME static void show_by_address(void)
 {
     gpu_ptr small = take(5000), large = take(3 << 20), freed = take(7000), next = 0;
     void *pinned;
