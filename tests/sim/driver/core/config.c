@@ -1,6 +1,6 @@
 /*
  * config.c - reads the CUDASIM_* variables.
- * Owns:  the configuration.   Lock: load_lock while it is read, immutable afterwards.
+ * Owns:  the configuration.   Lock: load_once, immutable afterwards.
  * Design: docs/simulator.md, "Variables"
  */
 #include "config.h"
@@ -16,9 +16,11 @@
 
 #define GRANULARITY (2 * GS_MIB)
 
-static struct sim_config config; /* load_lock, then immutable */
+static struct sim_config config; /* load_once, then immutable */
 static atomic_bool loaded;       /* published last */
-static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
+/* Not a mutex: in the child of a fork while another thread reads the variables, glibc's
+ * pthread_once reads them again; a mutex would be held for ever. */
+static pthread_once_t load_once = PTHREAD_ONCE_INIT;
 
 /* Whole decimal number in [min, max]. */
 static bool parse_number(const char *text, uint64_t min, uint64_t max, uint64_t *out)
@@ -224,17 +226,12 @@ static void load(void)
     load_oracle();
     config.hostile =
         read_word("CUDASIM_SCHEDULE", schedules, GS_ARRAY_LEN(schedules)) == 1;
+    atomic_store_explicit(&loaded, true, memory_order_release);
 }
 
 const struct sim_config *sim_config(void)
 {
-    if (GS_LIKELY(atomic_load_explicit(&loaded, memory_order_acquire)))
-        return &config;
-    pthread_mutex_lock(&load_lock);
-    if (!atomic_load_explicit(&loaded, memory_order_relaxed)) {
-        load();
-        atomic_store_explicit(&loaded, true, memory_order_release);
-    }
-    pthread_mutex_unlock(&load_lock);
+    if (GS_UNLIKELY(!atomic_load_explicit(&loaded, memory_order_acquire)))
+        pthread_once(&load_once, load);
     return &config;
 }

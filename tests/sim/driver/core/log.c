@@ -1,6 +1,6 @@
 /*
  * log.c - lines on stderr and in the look-up log.
- * Owns:  the descriptor of the look-up log.   Lock: lookups_lock while it is opened.
+ * Owns:  the descriptor of the look-up log.   Lock: lookups_once, immutable afterwards.
  */
 #include "log.h"
 
@@ -14,9 +14,8 @@
 
 #include "config.h"
 
-static int lookups_fd = -1; /* lookups_lock; never closed */
-static bool lookups_tried;  /* lookups_lock */
-static pthread_mutex_t lookups_lock = PTHREAD_MUTEX_INITIALIZER;
+static int lookups_fd = -1; /* lookups_once; never closed */
+static pthread_once_t lookups_once = PTHREAD_ONCE_INIT;
 
 static void write_all(int fd, const char *text, size_t bytes)
 {
@@ -67,24 +66,24 @@ void sim_log(int level, const char *format, ...)
     va_end(args);
 }
 
+static void open_lookups(void)
+{
+    const char *path = sim_config()->lookups_path;
+
+    lookups_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (lookups_fd < 0)
+        sim_log_always("cannot write CUDASIM_LOG_LOOKUPS=%s: %s", path, strerror(errno));
+}
+
 void sim_log_lookup(const char *name, int version, unsigned long long flags,
                     const char *symbol)
 {
-    const char *path = sim_config()->lookups_path;
     int saved = errno;
     char line[512];
 
-    if (!path)
+    if (!sim_config()->lookups_path)
         return;
-    pthread_mutex_lock(&lookups_lock);
-    if (!lookups_tried) {
-        lookups_tried = true;
-        lookups_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-        if (lookups_fd < 0)
-            sim_log_always("cannot write CUDASIM_LOG_LOOKUPS=%s: %s", path,
-                           strerror(errno));
-    }
-    pthread_mutex_unlock(&lookups_lock);
+    pthread_once(&lookups_once, open_lookups);
     int used =
         snprintf(line, sizeof(line), "%s %d %llu -> %s\n", name, version, flags, symbol);
     if (lookups_fd >= 0 && used > 0 && (size_t)used < sizeof(line))
