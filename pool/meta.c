@@ -5,9 +5,8 @@
 #include "pool/meta.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/mman.h>
-
-#include "pool/bytes.h"
 
 /* All mappings, for gs_meta_visit. Atomic: a counter hands out the entries; the size is
  * written last and becomes 0 at the unmapping. */
@@ -86,7 +85,7 @@ void gs_meta_empty(void *memory, size_t bytes)
     int saved = errno;
 
     if (madvise(memory, bytes, MADV_DONTNEED)) { /* locked in memory, for one */
-        gs_bytes_clear(memory, bytes);
+        memset(memory, 0, bytes);
     }
     errno = saved;
 }

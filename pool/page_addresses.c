@@ -10,7 +10,8 @@
  */
 #include "pool/page_addresses.h"
 
-#include "pool/bytes.h"
+#include <string.h>
+
 #include "pool/list.h"
 #include "pool/meta.h"
 #include "pool/pool.h"
@@ -219,7 +220,7 @@ static bool grow_arenas(struct gs_page_addresses *addresses)
         return false;
     }
     if (old) {
-        gs_bytes_move(arenas, addresses->arenas, old * sizeof(*arenas));
+        memcpy(arenas, addresses->arenas, old * sizeof(*arenas));
         gs_meta_unmap(addresses->arenas, old * sizeof(*arenas));
     }
     addresses->arenas = arenas;
@@ -234,16 +235,16 @@ static bool put_arena(struct gs_page_addresses *addresses, struct gs_page_span a
     if (!grow_arenas(addresses)) {
         return false;
     }
-    gs_bytes_move(addresses->arenas + at + 1, addresses->arenas + at,
-                  (addresses->arena_count++ - at) * sizeof(arena));
+    memmove(addresses->arenas + at + 1, addresses->arenas + at,
+            (addresses->arena_count++ - at) * sizeof(arena));
     addresses->arenas[at] = arena;
     return true;
 }
 
 static void drop_arena(struct gs_page_addresses *addresses, size_t at)
 {
-    gs_bytes_move(addresses->arenas + at, addresses->arenas + at + 1,
-                  (--addresses->arena_count - at) * sizeof(*addresses->arenas));
+    memmove(addresses->arenas + at, addresses->arenas + at + 1,
+            (--addresses->arena_count - at) * sizeof(*addresses->arenas));
 }
 
 static bool add_arena(struct gs_page_addresses *addresses, size_t bytes)

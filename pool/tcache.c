@@ -10,9 +10,9 @@
  */
 #include <pthread.h>
 #include <signal.h>
+#include <string.h>
 
 #include "gs_membarrier.h"
-#include "pool/bytes.h"
 #include "pool/heap.h"
 #include "pool/policy.h"
 #include "pool/segment.h"
@@ -294,10 +294,10 @@ static void add_to_heap(struct gs_tcache *tcache, struct gs_heap *heap)
     for (unsigned i = 0; i < GS_CLASS_COUNT; i++) {
         tcache->stacks[i] = (struct gs_stack){.limit = gs_retention_limit(i)};
     }
-    gs_bytes_clear(&tcache->wide, sizeof(tcache->wide));
-    gs_bytes_clear(tcache->batches, sizeof(tcache->batches));
+    tcache->wide = (struct gs_wide){0};
+    memset(tcache->batches, 0, sizeof(tcache->batches));
     tcache->bytes = 0;
-    gs_bytes_clear(tcache->whole_hand, sizeof(tcache->whole_hand));
+    memset(tcache->whole_hand, 0, sizeof(tcache->whole_hand));
     tcache->hand = 0;
     tcache->stream = NULL;
     tcache->owner = &gs_tcaches_own;

@@ -5,8 +5,8 @@
  * Owns: nothing.   Lock: the thread caches are excluded throughout (tcache_lock.c).
  * Design: docs/pool.md, "Cache tiers"
  */
+#include <string.h>
 
-#include "pool/bytes.h"
 #include "pool/free_lists.h"
 #include "pool/segment.h"
 
@@ -33,7 +33,7 @@ static void gather(struct gs_tiers *tiers, struct gs_chain *chain)
             stack->count = 0;
         }
         tcache->bytes = 0;
-        gs_bytes_clear(tcache->batches, sizeof(tcache->batches));
+        memset(tcache->batches, 0, sizeof(tcache->batches));
         gs_chain_add_whole(tcache, chain);
     }
     for (unsigned i = 0; i < GS_CLASS_EXACT && atomic_load(&tiers->global_bytes); i++) {

@@ -15,8 +15,6 @@
  */
 #include <link.h>
 #include <string.h>
-#include <sys/auxv.h>
-#include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -83,38 +81,6 @@ static bool visit_slot(const struct gs_elf_slot *slot, void *data)
     return true;
 }
 
-/* Whether the linker has made the slot's page read-only. The last page of the read-only
- * part may reach beyond it, and then stays writable. */
-static bool is_fixed(const struct dl_phdr_info *info, const void *page)
-{
-    uintptr_t page_mask = ~((uintptr_t)getauxval(AT_PAGESZ) - 1);
-
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-        uintptr_t begin = info->dlpi_addr + segment->p_vaddr;
-        if (segment->p_type == PT_GNU_RELRO && (uintptr_t)page >= (begin & page_mask) &&
-            (uintptr_t)page < ((begin + segment->p_memsz) & page_mask)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static void set_slot(const struct dl_phdr_info *info, void **slot)
-{
-    uintptr_t page_bytes = getauxval(AT_PAGESZ);
-    void *page = (void *)((uintptr_t)slot & ~(page_bytes - 1));
-    const bool fixed = is_fixed(info, page);
-
-    if (fixed && mprotect(page, page_bytes, PROT_READ | PROT_WRITE) != 0) {
-        return;
-    }
-    __atomic_store_n(slot, (void *)is_initialized, __ATOMIC_RELEASE);
-    if (fixed) {
-        (void)mprotect(page, page_bytes, PROT_READ);
-    }
-}
-
 /* Inside the linker's lock, which keeps the module. */
 static int visit(struct dl_phdr_info *info, size_t size, void *data)
 {
@@ -132,7 +98,8 @@ static int visit(struct dl_phdr_info *info, size_t size, void *data)
     }
     if (slot) {
         __atomic_store_n(&own, *(is_initialized_fn **)data, __ATOMIC_RELEASE);
-        set_slot(info, slot);
+        gs_elf_slot_set(slot, *slot, (void *)is_initialized,
+                        gs_elf_slot_is_fixed(info, slot));
     }
     return 0;
 }

@@ -28,6 +28,7 @@
 #include "shim/link/known_functions.h"
 #include "shim/link/linker.h"
 #include "shim/link/lookup_log.h"
+#include "shim/link/plain_calls.h"
 #include "shim/link/tools.h"
 #include "shim/order/context_events.h"
 #include "shim/order/free_lazy.h"
@@ -331,6 +332,9 @@ struct gs_state *gs_start(void)
     static struct gs_state inactive; /* published if there is no memory */
     gs_elf_learn_loader();
     gs_checkers_start(find_at_start);
+    if (gs_checkers.reads_begin) {
+        gs_plain_calls_start();
+    }
     struct gs_state *state = calloc(1, sizeof(*state));
     if (!state || !gs_fork_hook()) {
         gs_log_line(GS_LOG_ERROR, "cannot start (%s): every call goes to the driver",

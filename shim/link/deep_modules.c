@@ -24,8 +24,6 @@
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
-#include <sys/auxv.h>
-#include <sys/mman.h>
 
 #include "shim/link/elf_list.h"
 #include "shim/link/hook_rows.h"
@@ -76,22 +74,6 @@ struct deep_module {
     const struct dl_phdr_info *info;
 };
 
-/* Returns true if the linker has made the page of a slot read-only. The last page of the
- * read-only part may reach beyond it, and then stays writable. */
-static bool is_fixed(const struct dl_phdr_info *info, uintptr_t place)
-{
-    uintptr_t page_mask = ~((uintptr_t)getauxval(AT_PAGESZ) - 1);
-    bool fixed = false;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-        uintptr_t begin = info->dlpi_addr + segment->p_vaddr;
-        fixed =
-            fixed || (segment->p_type == PT_GNU_RELRO && place >= (begin & page_mask) &&
-                      place < ((begin + segment->p_memsz) & page_mask));
-    }
-    return fixed;
-}
-
 /* The slot of a function that the shim may stand for. */
 static bool is_wanted(const struct deep_module *deep, const char *name, struct slot *slot)
 {
@@ -122,7 +104,7 @@ static bool keep_slot(const struct deep_module *deep, const struct slot *slot)
     if (++check->wanted > check->passed) {
         struct slot *kept = &check->slots[check->count++];
         *kept = *slot;
-        kept->fixed = is_fixed(deep->info, (uintptr_t)slot->at);
+        kept->fixed = gs_elf_slot_is_fixed(deep->info, slot->at);
     }
     return check->count == SLOTS_MOST;
 }
@@ -230,21 +212,6 @@ static void *value_of(const struct slot *slot)
     return gs_hook_is_there(&hook) ? hook.wrapper : NULL;
 }
 
-static void set_slot(struct slot *slot)
-{
-    uintptr_t page_bytes = getauxval(AT_PAGESZ);
-    void *page = (void *)((uintptr_t)slot->at & ~(page_bytes - 1));
-    if (!slot->value || slot->value == slot->now ||
-        (slot->fixed && mprotect(page, page_bytes, PROT_READ | PROT_WRITE) != 0)) {
-        return;
-    }
-    (void)__atomic_compare_exchange_n(slot->at, &slot->now, slot->value, false,
-                                      __ATOMIC_RELEASE, __ATOMIC_RELAXED);
-    if (slot->fixed) {
-        (void)mprotect(page, page_bytes, PROT_READ);
-    }
-}
-
 /* Inside the linker's lock. Returns true if no module came or went since the reading. */
 static int write_slots(struct dl_phdr_info *info, size_t size, void *data)
 {
@@ -254,7 +221,10 @@ static int write_slots(struct dl_phdr_info *info, size_t size, void *data)
         return 2;
     }
     for (size_t i = 0; i < check->count; i++) {
-        set_slot(&check->slots[i]);
+        const struct slot *slot = &check->slots[i];
+        if (slot->value && slot->value != slot->now) {
+            gs_elf_slot_set(slot->at, slot->now, slot->value, slot->fixed);
+        }
     }
     return 1;
 }
@@ -371,7 +341,10 @@ static int start_module(struct dl_phdr_info *info, size_t size, void *data)
         more = gs_elf_visit_data_slots(&deep.module, &check->own, visit_variable, &deep);
         for (size_t i = 0; i < check->count; i++) {
             check->slots[i].value = check->slots[i].variable;
-            set_slot(&check->slots[i]);
+            const struct slot *slot = &check->slots[i];
+            if (slot->value && slot->value != slot->now) {
+                gs_elf_slot_set(slot->at, slot->now, slot->value, slot->fixed);
+            }
         }
     }
     return 0;

@@ -97,6 +97,13 @@ typedef bool gs_elf_slot_visit(const struct gs_elf_slot *slot, void *data);
 bool gs_elf_visit_slots(const struct gs_module_ref *module, gs_elf_slot_visit *visit,
                         void *data);
 
+/* Returns true if the linker has made the page of a slot read-only. The last page of the
+ * read-only part may reach beyond it, and then stays writable. Inside gs_elf_visit. */
+bool gs_elf_slot_is_fixed(const struct dl_phdr_info *info, const void *slot);
+/* Sets a slot to `value` if it still holds `was`. Does nothing if its page is fixed and
+ * cannot be made writable. Inside gs_elf_visit, which keeps the module. */
+void gs_elf_slot_set(void **slot, void *was, void *value, bool fixed);
+
 /* The same for slots that hold an address in the module `into`, though the module takes
  * what they lead to for a variable. */
 bool gs_elf_visit_data_slots(const struct gs_module_ref *module,

@@ -5,6 +5,9 @@
  */
 #include "shim/link/elf_dynamic.h"
 
+#include <sys/auxv.h>
+#include <sys/mman.h>
+
 #if defined(__x86_64__)
 #define RELOCATED_GLOBAL R_X86_64_GLOB_DAT
 #define RELOCATED_CALL   R_X86_64_JUMP_SLOT
@@ -85,6 +88,35 @@ bool gs_elf_visit_slots(const struct gs_module_ref *module, gs_elf_slot_visit *v
         }
     }
     return false;
+}
+
+bool gs_elf_slot_is_fixed(const struct dl_phdr_info *info, const void *slot)
+{
+    const uintptr_t page_mask = ~((uintptr_t)getauxval(AT_PAGESZ) - 1),
+                    place = (uintptr_t)slot;
+    bool fixed = false;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        uintptr_t begin = info->dlpi_addr + segment->p_vaddr;
+        fixed =
+            fixed || (segment->p_type == PT_GNU_RELRO && place >= (begin & page_mask) &&
+                      place < ((begin + segment->p_memsz) & page_mask));
+    }
+    return fixed;
+}
+
+void gs_elf_slot_set(void **slot, void *was, void *value, bool fixed)
+{
+    const uintptr_t page_bytes = getauxval(AT_PAGESZ);
+    void *page = (void *)((uintptr_t)slot & ~(page_bytes - 1));
+    if (fixed && mprotect(page, page_bytes, PROT_READ | PROT_WRITE) != 0) {
+        return;
+    }
+    (void)__atomic_compare_exchange_n(slot, &was, value, false, __ATOMIC_RELEASE,
+                                      __ATOMIC_RELAXED);
+    if (fixed) {
+        (void)mprotect(page, page_bytes, PROT_READ);
+    }
 }
 
 /* Most slots lead elsewhere: a start reads those of the C library, too. */

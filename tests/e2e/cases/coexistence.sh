@@ -297,6 +297,112 @@ for compiler in gcc clang; do
   add_case "beside ThreadSanitizer of $compiler, threads and a state file" sanitized_threads_case $compiler thread \
     GPUSHIM_STATE_FILE=state
 done
+for compiler in gcc clang; do
+  add_case "beside ThreadSanitizer of $compiler, threads, lazy" sanitized_threads_case $compiler thread \
+    GPUSHIM_FREE_SYNC=lazy
+done
 add_case "beside MemorySanitizer, threads" sanitized_threads_case clang memory
 add_case "beside MemorySanitizer, threads, sampled" sanitized_threads_case clang memory \
   GPUSHIM_INTERVAL=20ms GPUSHIM_CHECK=args,churn
+
+# What stands in front of the C library with the interface of ThreadSanitizer sees none of the library's reads and
+# writes once it has started, to the end of its report; without that interface it sees them. plain_calls_case SEEN [FLAG]
+plain_calls_case() {
+  need gcc
+  cat >counts.c <<'C'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+extern int cudaMalloc(void **, size_t), cudaFree(void *);
+static void *library; /* its first address, once it has started */
+static unsigned long seen;
+static void count(void *caller)
+{
+    Dl_info of;
+    if (library && dladdr(caller, &of) && of.dli_fbase == library)
+        seen++;
+}
+#define COUNT() count(__builtin_return_address(0))
+#define CHARS(name) ((const unsigned char *)(name))
+void *memcpy(void *to, const void *from, size_t n)
+{
+    COUNT();
+    for (size_t i = 0; i < n; i++)
+        ((volatile char *)to)[i] = ((const char *)from)[i];
+    return to;
+}
+void *memset(void *to, int value, size_t n)
+{
+    COUNT();
+    for (size_t i = 0; i < n; i++)
+        ((volatile char *)to)[i] = (char)value;
+    return to;
+}
+int memcmp(const void *a, const void *b, size_t n)
+{
+    size_t i = 0;
+    COUNT();
+    while (i < n && CHARS(a)[i] == CHARS(b)[i])
+        i++;
+    return i < n ? CHARS(a)[i] - CHARS(b)[i] : 0;
+}
+size_t strlen(const char *text)
+{
+    size_t n = 0;
+    COUNT();
+    while (((volatile const char *)text)[n])
+        n++;
+    return n;
+}
+int strcmp(const char *a, const char *b)
+{
+    size_t i = 0;
+    COUNT();
+    while (a[i] && a[i] == b[i])
+        i++;
+    return CHARS(a)[i] - CHARS(b)[i];
+}
+char *strchr(const char *text, int wanted)
+{
+    COUNT();
+    while (*text && *text != (char)wanted)
+        text++;
+    return *text == (char)wanted ? (char *)text : NULL;
+}
+#ifdef ANNOTATED
+void AnnotateHappensBefore(const char *f, int l, const void *key) { (void)f, (void)l, (void)key; }
+void AnnotateHappensAfter(const char *f, int l, const void *key) { (void)f, (void)l, (void)key; }
+void AnnotateIgnoreReadsBegin(const char *f, int l) { (void)f, (void)l; }
+void AnnotateIgnoreReadsEnd(const char *f, int l) { (void)f, (void)l; }
+void AnnotateIgnoreWritesBegin(const char *f, int l) { (void)f, (void)l; }
+void AnnotateIgnoreWritesEnd(const char *f, int l) { (void)f, (void)l; }
+#endif
+__attribute__((destructor)) static void say(void)
+{
+    dprintf(1, "%s\n", seen ? "seen" : "unseen");
+}
+int main(void)
+{
+    void *block, *leak;
+    Dl_info of;
+    if (cudaMalloc(&leak, 1 << 20))
+        return 1;
+    void *function = dlsym(RTLD_DEFAULT, "gpushim_functions");
+    if (function && dladdr(function, &of))
+        library = of.dli_fbase;
+    /* A call stack of a new library's time: the library reads the names of modules. */
+    if (!dlopen("libresolv.so.2", RTLD_NOW) || cudaMalloc(&block, 1000) || cudaFree(block))
+        return 2;
+    return 0;
+}
+C
+  gcc -O1 -fno-builtin -rdynamic "${@:2}" counts.c -o counts -L"$build/sim" -lcudart -ldl 2>gcc.log || skip "gcc"
+  preloaded shim GPUSHIM_REPORT_ON=exit GPUSHIM_CHECK=all GPUSHIM_STATE_FILE=state -- ./counts
+  expect_status shim 0
+  expect_text shim.out "^$1\$"
+  expect_text shim.err 'LEAK 1: 1.00 MiB in 1 allocation '
+}
+add_case "beside what sees the reads of the C library" plain_calls_case seen
+add_case "beside what sees the reads of the C library, as ThreadSanitizer" plain_calls_case unseen -DANNOTATED
