@@ -297,9 +297,8 @@ static gpushim_result set_option(struct gs_state *state, const char *name,
     unsigned row, list;
     switch (gs_options_read_one(name, value, read, &row, &list, notes)) {
     case GS_OK:
-        /* The unwinder that the program has: the other items of the list are unset. */
-        if (list == GS_LISTS && row == GS_OPTION_ROW_stack &&
-            !is_other(state, read, row)) {
+        /* A plain value of a list unsets the other items, as at the start. */
+        if (list == GS_LISTS && !(is_other(state, read, row) && !is_settable(row))) {
             list = gs_list_of(name);
         }
         if (list < GS_LISTS) {
