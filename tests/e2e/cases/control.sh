@@ -104,9 +104,10 @@ done
 
 # A scope's memory goes and comes from outside, by number or name; what cannot be is told.
 control_release_case() {
-  local name
+  local name own=released.$BASHPID # of no other run's program
 
-  control_start program GPUSHIM_RELEASABLE=kv_cache CUDASIM_MEMORY=64M -- "$apps/released_$1" outside pinned "$PWD/over"
+  ln -s "$apps/released_$1" "$own"
+  control_start program GPUSHIM_RELEASABLE=kv_cache CUDASIM_MEMORY=64M -- "./$own" outside pinned "$PWD/over"
   ask away release "$pid" kv_cache
   ask stats stats "$pid"
   ask bare resume "$pid"
@@ -114,8 +115,8 @@ control_release_case() {
   ask twice release "$pid" kv_cache
   ask back resume "$pid" kv_cache
   ask none resume "$pid" kv_cache
-  ask named release --plain "released_$1" kv_cache
-  ask named_back resume "released_$1" kv_cache
+  ask named release --plain "$own" kv_cache
+  ask named_back resume "$own" kv_cache
   ask unknown release --discard "$pid" engine
   control_end
   expect_equal 'what is released' "$pid: kv_cache: 14.0 MiB of GPU memory released, contents on the host; \
