@@ -622,3 +622,49 @@ C
   expect_text found.out ' in 60,000 allocations, '
 }
 add_case "state, readable as far as the file reaches" state_room_case
+
+# Sampling that changes while the program runs: each call stack stands for as many allocations as when it was recorded,
+# also in the file that a killed program leaves. Alone sees estimates there by the last setting for all stacks.
+state_resampled_case() {
+  need gcc
+  cat >resampled.c <<'C'
+#include <gpushim.h>
+#include <signal.h>
+#include <unistd.h>
+extern int cudaMalloc(void **, size_t);
+#define PART(name)                                                                                                     \
+    __attribute__((noinline)) void name(void)                                                                          \
+    {                                                                                                                  \
+        void *block;                                                                                                   \
+        for (int i = 0; i < 4000; i++)                                                                                 \
+            if (cudaMalloc(&block, 4096))                                                                              \
+                _exit(1);                                                                                              \
+        __asm__ volatile("");                                                                                          \
+    }
+PART(seldom)
+PART(each)
+PART(again)
+int main(void)
+{
+    seldom();
+    if (gpushim_set_option("STACK", "sample:0", NULL, 0))
+        return 2;
+    each();
+    if (gpushim_set_option("STACK", "sample:128K", NULL, 0))
+        return 3;
+    again();
+    kill(getpid(), SIGKILL);
+}
+C
+  gcc -g -I"$sources/include" resampled.c -o resampled -L"$build/sim" -lcudart -ldl || fail "gcc"
+  preloaded shim GPUSHIM_STATE_FILE=state GPUSHIM_STACK=sample:64K -- ./resampled
+  expect_status shim 137
+  state_report found state
+  expect_text found.out ': 15[.]6 MiB in 4,000 allocations '
+  grep -A3 -E ' (LIVE|LEAK) [0-9]+: ' found.out | grep -E ': about |#0' >estimates
+  for name in seldom again; do
+    about=$(grep -B1 "#0 $name " estimates | sed -nE 's/.*: about ([0-9.]+) MiB.*/\1/p')
+    awk -v about="$about" 'BEGIN { exit !(about > 9 && about < 24) }' || fail "$name: about $about MiB, which is far from 15.6"
+  done
+}
+add_case "state of stacks that are sampled otherwise" state_resampled_case
