@@ -166,7 +166,8 @@ struct gpushim_released {
     uint64_t left_count[GPUSHIM_LEFT_REASONS], left_bytes[GPUSHIM_LEFT_REASONS];
 };
 
-/* The memory of a scope, the scopes within it included: gpushim_scope_statistics. */
+/* The memory of a scope, the scopes within it included: gpushim_scope_statistics. Of the
+ * blocks that PyTorch's caching allocator keeps, the tensors count. */
 struct gpushim_scope_totals {
     size_t size;
     uint64_t begun;                                  /* how often */

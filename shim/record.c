@@ -172,11 +172,18 @@ static inline bool is_stopped(struct gs_state *state)
 
 uint32_t gs_record_part_stack(struct gs_state *state)
 {
-    if (!state->stacks || __atomic_load_n(&is_sampled, __ATOMIC_RELAXED) ||
-        is_stopped(state)) {
+    bool scoped = __atomic_load_n(&is_scoped, __ATOMIC_RELAXED);
+    uint32_t stack = GS_STACK_NOT_SAMPLED;
+    if (!state->stacks || is_stopped(state)) {
         return 0;
     }
-    return gs_stacks_capture(state->stacks);
+    if (!__atomic_load_n(&is_sampled, __ATOMIC_RELAXED)) {
+        stack = gs_stacks_capture(state->stacks);
+    }
+    if (scoped && !gs_scopes_are_settled(stack)) {
+        stack = in_scope(state, stack);
+    }
+    return stack == GS_STACK_NOT_SAMPLED ? 0 : stack;
 }
 
 /* ---- allocations ---------------------------------------------------------------- */

@@ -70,8 +70,8 @@ struct gs_pinned_uses *gs_record_pinned(void);
 void gs_record_trace_changed(void);
 /* Called when the thread has begun a scope: counts it. */
 void gs_record_scope_begun(void);
-/* The stack of a part that an allocator above hands out; 0: not recorded, or only those
- * of some allocations are. */
+/* The stack of a part that an allocator above hands out, or where only those of some
+ * allocations are recorded, what stands for its scope; 0: none. */
 uint32_t gs_record_part_stack(struct gs_state *state);
 /* The options for recorded stacks; logs a setting that is not possible. */
 struct gs_sampling gs_record_sampling(const struct gs_options *options);

@@ -214,12 +214,18 @@ struct gs_parts_bytes gs_cached_parts_bytes(struct gs_cached_parts *parts,
     return bytes;
 }
 
+/* The part's stack without what stands for its scope. */
+static uint32_t stack_of(const struct gs_part *part)
+{
+    return gs_stack_is_scoped(part->stack) ? 0 : part->stack;
+}
+
 /* Counts a part that was live at the device's moment. Without memory it is missing there.
  */
 static void keep_gone(struct gs_parts_peak *device, const struct gs_part *part)
 {
     const struct gs_sample sample = {.stream = device->moment,
-                                     .stack = part->stack,
+                                     .stack = stack_of(part),
                                      .alloc_count = 1,
                                      .alloc_bytes = part->bytes};
 
@@ -247,11 +253,13 @@ static void keep_grown(struct gs_cached_parts *parts, const struct gs_part *part
     site->bytes += part->bytes;
 }
 
-void gs_cached_parts_remove(struct gs_cached_parts *parts, uint64_t addr,
-                            const struct gs_parts_now *now)
+struct gs_part gs_cached_parts_remove(struct gs_cached_parts *parts, uint64_t addr,
+                                      const struct gs_parts_now *now)
 {
+    struct gs_part was = {0};
+
     if (addr == 0) {
-        return;
+        return was;
     }
     gs_tracker_lock_take(&parts->lock, GS_RANK_PARTS);
     struct gs_parts_peak *device = update_device(parts, now);
@@ -265,9 +273,11 @@ void gs_cached_parts_remove(struct gs_cached_parts *parts, uint64_t addr,
             keep_grown(parts, part);
         }
         device->live_bytes -= part->bytes;
+        was = *part;
         empty(parts, slot);
     }
     gs_tracker_lock_give(&parts->lock, GS_RANK_PARTS);
+    return was;
 }
 
 void gs_cached_parts_keep(struct gs_cached_parts *parts, uint64_t addr)
@@ -400,7 +410,8 @@ static size_t copy_parts(struct gs_cached_parts *parts, struct gs_part_list *lis
     }
     for (size_t i = 0; list->known && list->items && i < table->room; i++) {
         if (table->slots[i].addr != 0) {
-            list->items[list->count++] = table->slots[i];
+            list->items[list->count] = table->slots[i];
+            list->items[list->count++].stack = stack_of(&table->slots[i]);
         }
     }
     gs_tracker_lock_give(&parts->lock, GS_RANK_PARTS);

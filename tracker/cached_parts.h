@@ -27,7 +27,8 @@ struct gs_part {
     uint64_t kept : 1;  /* gs_cached_parts_keep */
     uint64_t grown : 1; /* gs_cached_parts_end */
     uint64_t time_ns;   /* since the tracker's start */
-    uint32_t stack;     /* of the call that it was handed to; 0: not known */
+    uint32_t stack;     /* of the call that it was handed to; 0: not known; in the table
+                         * alone also what stands for its scope: live_record.h */
     uint32_t moment;    /* of its device, that it is newer than: gs_parts_peak */
     uint64_t number;    /* of all that were handed out, from 1; 0: not known */
 };
@@ -84,9 +85,9 @@ struct gs_parts_now {
  * device's parts now. */
 uint64_t gs_cached_parts_hand_out(struct gs_cached_parts *parts, struct gs_part part,
                                   const struct gs_parts_now *now);
-/* The allocator has it back. */
-void gs_cached_parts_remove(struct gs_cached_parts *parts, uint64_t addr,
-                            const struct gs_parts_now *now);
+/* The allocator has it back. Returns the part; its address is 0: there was none. */
+struct gs_part gs_cached_parts_remove(struct gs_cached_parts *parts, uint64_t addr,
+                                      const struct gs_parts_now *now);
 /* The bytes of a device's parts. `parts` may be NULL. */
 struct gs_parts_bytes {
     uint64_t live_bytes, peak_bytes; /* now, and the most ever */

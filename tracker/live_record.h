@@ -46,7 +46,9 @@ static_assert(sizeof(struct gs_record) == 32, "docs/tracker.md states the size")
 #define GS_TAG_STREAM (UINT64_C(1) << 40)
 #define GS_TAG_USED   (UINT64_C(1) << 41)
 #define GS_TAG_LOST   (UINT64_C(1) << 42)
-#define GS_TAG_BITS   48
+/* Parts of the memory were handed out, which scopes count instead: gs_tracker_divide. */
+#define GS_TAG_DIVIDED (UINT64_C(1) << 43)
+#define GS_TAG_BITS    48
 
 struct gs_origin {
     uint64_t context;
@@ -66,6 +68,12 @@ static inline uint64_t gs_origin_tag(const struct gs_allocation *allocation)
     GS_KEEP(api);
     return (uint16_t)allocation->device | api << 16 | (uint64_t)allocation->kind << 32 |
            (allocation->stream != 0 ? GS_TAG_STREAM : 0) | GS_TAG_USED;
+}
+
+/* The tag of memory that has a record already. */
+static inline uint64_t gs_origin_tag_of_record(const struct gs_allocation *was)
+{
+    return gs_origin_tag(was) | (was->divided ? GS_TAG_DIVIDED : 0);
 }
 
 static inline enum gs_slot gs_record_slot(const struct gs_record *record)
@@ -168,6 +176,7 @@ static inline struct gs_allocation gs_words_unpack(const struct gs_record *words
         .device = (int16_t)origin->tag,
         .api = (uint16_t)(origin->tag >> 16),
         .kind = (uint8_t)(origin->tag >> 32),
+        .divided = (origin->tag & GS_TAG_DIVIDED) != 0,
     };
 }
 

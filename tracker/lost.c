@@ -50,15 +50,15 @@ static void count_lost(struct gs_tracker *tracker, struct gs_shard *shard,
     unsigned row = gs_totals_row(was->device, was->kind);
     struct gs_shared_row *shared = &tracker->shared[row];
     static const struct gs_free_site nobody;
+    const uint64_t tag = gs_origin_tag_of_record(was) | GS_TAG_LOST;
     struct gs_group part = gs_group_of(tracker, was);
 
     part.lost = 1;
-    gs_peak_record_free(tracker, shard, row, words, gs_origin_tag(was) | GS_TAG_LOST,
-                        now);
+    gs_peak_record_free(tracker, shard, row, words, tag, now);
     gs_totals_move(tracker, shard, &shard->rows[row], -(int64_t)was->bytes, now);
     __atomic_fetch_add(&shared->lost_bytes, was->bytes, __ATOMIC_RELAXED);
     __atomic_fetch_add(&shared->lost_count, 1, __ATOMIC_RELAXED);
-    gs_history_put(tracker, words, gs_origin_tag(was) | GS_TAG_LOST, &nobody, now);
+    gs_history_put(tracker, words, tag, &nobody, now);
 
     gs_tracker_lock_take(&tracker->lost_lock, GS_RANK_LOST);
     enum gs_status status = gs_groups_add(&tracker->lost, &part);

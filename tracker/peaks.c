@@ -220,8 +220,10 @@ void gs_peak_keep(struct gs_tracker *tracker, struct gs_shard *shard, unsigned r
     if (GS_UNLIKELY(!scoped || was_live(shared, words))) {
         keep(tracker, shard, row, words, tag, now);
     }
-    if (scoped && (tag & GS_TAG_LOST) != 0) {
-        gs_scopes_count_loss(tracker, row, words);
+    if (scoped && (tag & (GS_TAG_LOST | GS_TAG_DIVIDED)) != 0) {
+        if ((tag & GS_TAG_DIVIDED) == 0) {
+            gs_scopes_count_loss(tracker, row, words);
+        }
     } else if (scoped) {
         gs_scopes_count_free(tracker, row, words);
     }
@@ -235,7 +237,7 @@ void gs_peak_take_back(struct gs_tracker *tracker, struct gs_shard *shard, unsig
     uint64_t key =
         gs_peak_key(__atomic_load_n(&shared->peak_number, __ATOMIC_RELAXED), row);
     uint64_t who = gs_who(allocation->thread, allocation->stack);
-    uint64_t tag = gs_origin_tag(allocation);
+    uint64_t tag = gs_origin_tag_of_record(allocation);
 
     if (!since || allocation->time_ns / GS_TIME_UNIT_NS >
                       __atomic_load_n(&shared->peak_mark, __ATOMIC_RELAXED)) {

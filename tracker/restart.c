@@ -40,8 +40,10 @@ static void count_again(struct gs_tracker *tracker, struct gs_shard *shard, uint
     unsigned number = tracker->origin_rows[words.size >> GS_BYTES_BITS];
     struct gs_row *row = &shard->rows[number];
 
-    gs_scopes_count_alloc(tracker, number, (uint32_t)(words.who >> 32),
-                          words.size & GS_BYTES_MAX);
+    if ((gs_origin_of(tracker, &words).tag & GS_TAG_DIVIDED) == 0) {
+        gs_scopes_count_alloc(tracker, number, (uint32_t)(words.who >> 32),
+                              words.size & GS_BYTES_MAX);
+    }
     row->allocs++;
     row->live_bytes += (int64_t)(words.size & GS_BYTES_MAX);
     row->credit = row->floor_bytes = row->low_bytes = row->live_bytes;
@@ -54,6 +56,7 @@ static void forget_records(struct gs_tracker *tracker, struct gs_shard *shard)
 
     for (size_t i = 0; i < GS_SHARDS; i++) {
         memset(tracker->shards[i].rows, 0, sizeof(tracker->shards[i].rows));
+        tracker->shards[i].divided_allocs = 0;
     }
     for (uint32_t id = 1; id < limit; id++) {
         if (!forget_record(tracker, shard, id)) {

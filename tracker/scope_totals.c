@@ -179,42 +179,50 @@ struct change {
     int64_t live_bytes;
     uint64_t alloc_bytes, lost_bytes;
     int allocs, frees, lost;
+    bool ends; /* what was live until now may be the peak */
 };
 
-enum event { ALLOC, FREE, LOSS, UNDO, GROWTH };
+enum event { ALLOC, FREE, LOSS, UNDO, GROWTH, DIVISION };
 
 static inline struct change change_of(enum event event, uint64_t bytes)
 {
-    const bool is_less = event == FREE || event == LOSS;
+    const bool ends = event == FREE || event == LOSS;
 
     return (struct change){
-        .live_bytes = is_less ? -(int64_t)bytes : (int64_t)bytes,
-        .alloc_bytes = event == ALLOC || event == GROWTH ? bytes : 0,
+        .live_bytes = ends || event == DIVISION ? -(int64_t)bytes : (int64_t)bytes,
+        .alloc_bytes = event == ALLOC || event == GROWTH ? bytes
+                       : event == DIVISION               ? 0 - bytes
+                                                         : 0,
         .lost_bytes = event == LOSS ? bytes : 0,
-        .allocs = event == ALLOC,
+        .allocs = event == ALLOC      ? 1
+                  : event == DIVISION ? -1
+                                      : 0,
         .frees = event == FREE   ? 1
                  : event == UNDO ? -1
                                  : 0,
         .lost = event == LOSS,
+        .ends = ends,
     };
 }
 
-static inline void raise_peak(struct gs_scope_live *live)
+/* A peak is raised before live memory falls, and by readers: so no memory is part of it
+ * that turns out to be divided. */
+static inline void change_live(struct gs_scope_live *live, const struct change *change)
 {
-    if (live->bytes > live->peak_bytes) {
+    if (change->ends && live->bytes > live->peak_bytes) {
         live->peak_bytes = live->bytes;
     }
+    live->bytes += change->live_bytes;
 }
 
 static inline void apply(struct gs_scope_row *row, const struct change *change)
 {
-    row->live.bytes += change->live_bytes;
+    change_live(&row->live, change);
     row->alloc_bytes += change->alloc_bytes;
     row->allocs += (uint64_t)change->allocs;
     row->frees += (uint64_t)change->frees;
     row->lost_bytes += change->lost_bytes;
     row->lost_count += (uint64_t)change->lost;
-    raise_peak(&row->live);
 }
 
 /* Adds a row to a scope, whose lock is held; NULL: no memory. */
@@ -353,8 +361,7 @@ static GS_NOINLINE void count_from(struct gs_scope_row *at, enum event event,
         gs_tracker_lock_take(&scope->lock, GS_RANK_LOST);
         apply(at, &change);
         if (scope->summed > 1 && at->row != GS_ROW_VIEWS) {
-            scope->live.bytes += change.live_bytes;
-            raise_peak(&scope->live);
+            change_live(&scope->live, &change);
         }
         gs_tracker_lock_give(&scope->lock, GS_RANK_LOST);
     }
@@ -436,6 +443,22 @@ void gs_scopes_count_growth(struct gs_tracker *tracker, unsigned row, uint32_t s
     count_slowly(tracker, row, stack, GROWTH, bytes);
 }
 
+void gs_scopes_count_part(struct gs_tracker *tracker, unsigned row, uint32_t stack,
+                          int64_t bytes)
+{
+    if (bytes < 0) {
+        count(tracker, row, stack, FREE, (uint64_t)-bytes);
+    } else {
+        count(tracker, row, stack, ALLOC, (uint64_t)bytes);
+    }
+}
+
+void gs_scopes_count_division(struct gs_tracker *tracker, unsigned row, uint32_t stack,
+                              uint64_t bytes)
+{
+    count_slowly(tracker, row, stack, DIVISION, bytes);
+}
+
 void gs_scopes_put(struct gs_tracker *tracker, uint32_t scope,
                    const struct gs_scope *from)
 {
@@ -511,7 +534,12 @@ static void read_scope(struct gs_scope_table *table, const struct gs_scope *scop
         }
     }
     out->live_bytes = live ? at_least_zero(live->bytes) : 0;
-    out->peak_bytes = live ? at_least_zero(live->peak_bytes) : 0;
+    if (live) {
+        out->peak_bytes = at_least_zero(live->peak_bytes);
+    }
+    if (out->live_bytes > out->peak_bytes) {
+        out->peak_bytes = out->live_bytes;
+    }
 }
 
 bool gs_tracker_scope_totals(struct gs_tracker *tracker, uint32_t scope, int device,

@@ -14,6 +14,9 @@
  * frees of memory that was live at its peak, and gs_peak_keep decides. Without scopes
  * nothing here runs.
  *
+ * Of memory that an allocator of a framework hands out in parts, and reports them, each
+ * part counts as an allocation, and the memory does not (part_reports.c).
+ *
  * Owns:  struct gs_scope_table, which ends with its tracker.
  * Locks: a scope's own lock, one at a time, inside a shard. Readers take it as well.
  * Design: docs/tracker.md
@@ -31,6 +34,7 @@ static_assert(GS_SCOPE_NUMBERS == -GS_STACK_SCOPED / 2, "gs_stack_with_scope has
 /* For as many stacks as a table has (stack_table.h). */
 #define GS_SCOPE_STACK_CHUNKS 16384u
 
+/* The peak is that of before the last free: readers compare it with what is live. */
 struct gs_scope_live {
     int64_t bytes, peak_bytes;
 };
@@ -79,6 +83,13 @@ void gs_scopes_count_undo(struct gs_tracker *tracker, unsigned row, uint32_t sta
                           uint64_t bytes);
 void gs_scopes_count_growth(struct gs_tracker *tracker, unsigned row, uint32_t stack,
                             uint64_t bytes);
+/* A part of memory that was handed out; negative: it came back. And memory that was
+ * counted, and has parts: takes its allocation back, without a trace in the peaks if none
+ * of the scope's memory was freed since. */
+void gs_scopes_count_part(struct gs_tracker *tracker, unsigned row, uint32_t stack,
+                          int64_t bytes);
+void gs_scopes_count_division(struct gs_tracker *tracker, unsigned row, uint32_t stack,
+                              uint64_t bytes);
 
 /* Stores a scope of another tracker, without the scopes around it: its counters include
  * what is in it. Then its rows. Errors: without memory it is missing. */

@@ -330,13 +330,13 @@ void gs_totals_raise_parts(struct gs_tracker *tracker, unsigned device, uint64_t
 
 void gs_tracker_stretch_begin(struct gs_tracker *tracker, struct gs_stretch *stretch)
 {
-    uint64_t ever;
+    struct gs_cached_parts *parts = __atomic_load_n(&tracker->parts, __ATOMIC_ACQUIRE);
 
     for (unsigned row = 0; row < GS_ROWS; row++) {
         stretch->peaks[row] = -1;
     }
-    for (int device = 0; device < GS_MAX_DEVICES; device++) {
-        gs_tracker_part_bytes(tracker, device, &stretch->part_peaks[device], &ever);
+    for (unsigned device = 0; device < GS_MAX_DEVICES; device++) {
+        stretch->part_peaks[device] = gs_cached_parts_bytes(parts, device).live_bytes;
     }
     gs_tracker_lock_take(&tracker->peak_lock, GS_RANK_PEAK);
     stretch->next = tracker->stretches;

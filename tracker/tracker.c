@@ -137,7 +137,9 @@ static GS_NOINLINE void count_undo(struct gs_tracker *tracker, struct gs_shard *
                                    unsigned row, const struct gs_allocation *allocation)
 {
     gs_peak_take_back(tracker, shard, row, allocation);
-    gs_scopes_count_undo(tracker, row, allocation->stack, allocation->bytes);
+    if (!allocation->divided) {
+        gs_scopes_count_undo(tracker, row, allocation->stack, allocation->bytes);
+    }
 }
 
 /* Records the allocation and counts it as live. Returns its id; 0: no memory. */
@@ -145,7 +147,9 @@ GS_HOT uint32_t add_record(struct gs_tracker *tracker,
                            const struct gs_allocation *allocation, uint64_t time_ns,
                            enum gs_slot slot, enum made made)
 {
-    uint64_t context = allocation->context, tag = gs_origin_tag(allocation);
+    uint64_t context = allocation->context;
+    uint64_t tag = made == MADE_AGAIN ? gs_origin_tag_of_record(allocation)
+                                      : gs_origin_tag(allocation);
     struct gs_shard *shard = gs_shard_enter(tracker);
     const struct gs_cached_origin *seen = gs_origin_look_up(tracker, shard, context, tag);
     uint32_t id = GS_LIKELY(seen != NULL) ? gs_record_take(tracker, shard) : 0;
@@ -490,9 +494,12 @@ void gs_tracker_grow(struct gs_tracker *tracker, uint32_t id, uint64_t by)
         unsigned row = __atomic_load_n(&tracker->origin_rows[size >> GS_BYTES_BITS],
                                        __ATOMIC_RELAXED);
         __atomic_store_n(&record->size, size + by, __ATOMIC_RELEASE);
-        gs_scopes_count_growth(
-            tracker, row,
-            (uint32_t)(__atomic_load_n(&record->who, __ATOMIC_ACQUIRE) >> 32), by);
+        if ((gs_origin_of(tracker, &(struct gs_record){.size = size}).tag &
+             GS_TAG_DIVIDED) == 0) {
+            gs_scopes_count_growth(
+                tracker, row,
+                (uint32_t)(__atomic_load_n(&record->who, __ATOMIC_ACQUIRE) >> 32), by);
+        }
         gs_totals_move(tracker, shard, &shard->rows[row], (int64_t)by, now);
     }
     gs_shard_leave();
@@ -573,66 +580,4 @@ void gs_tracker_pass(struct gs_tracker *tracker, uint64_t addr, bool indexed)
     (void)free_record(tracker, shard, former, gs_record_of(tracker, former),
                       gs_tracker_now(tracker), &words);
     gs_shard_leave();
-}
-
-/* NULL: no memory. */
-static struct gs_cached_parts *parts_of(struct gs_tracker *tracker)
-{
-    struct gs_cached_parts *parts = __atomic_load_n(&tracker->parts, __ATOMIC_ACQUIRE);
-    struct gs_cached_parts *none = NULL;
-
-    if (!parts && (parts = gs_cached_parts_create(tracker->config.memory)) &&
-        !__atomic_compare_exchange_n(&tracker->parts, &none, parts, false,
-                                     __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-        gs_cached_parts_destroy(parts); /* another thread was first */
-        parts = none;
-    }
-    return parts;
-}
-
-void gs_tracker_part(struct gs_tracker *tracker, const struct gs_part_report *report)
-{
-    struct gs_cached_parts *parts = parts_of(tracker);
-    const unsigned row = gs_totals_row(report->device, GS_MEMORY_DEVICE);
-    const struct gs_parts_now now = {
-        .device = row,
-        .peak = (uint32_t)__atomic_load_n(&tracker->shared[row].peak_number,
-                                          __ATOMIC_RELAXED),
-        .reserved_bytes = report->reserved_bytes,
-        .is_at_peak = gs_totals_at_peak,
-        .tracker = tracker,
-    };
-
-    if (parts && report->ended) {
-        gs_cached_parts_end(parts);
-    }
-    if (parts && report->bytes < 0) {
-        gs_cached_parts_remove(parts, report->addr, &now);
-    } else if (parts) {
-        const struct gs_part part = {.addr = report->addr,
-                                     .bytes = (uint64_t)report->bytes,
-                                     .time_ns = gs_tracker_now(tracker),
-                                     .stack = report->stack};
-        gs_totals_raise_parts(tracker, row, gs_cached_parts_hand_out(parts, part, &now));
-    }
-}
-
-void gs_tracker_part_bytes(struct gs_tracker *tracker, int device, uint64_t *live_bytes,
-                           uint64_t *peak_bytes)
-{
-    const struct gs_parts_bytes bytes =
-        gs_cached_parts_bytes(__atomic_load_n(&tracker->parts, __ATOMIC_ACQUIRE),
-                              gs_totals_row(device, GS_MEMORY_DEVICE));
-
-    *live_bytes = bytes.live_bytes;
-    *peak_bytes = bytes.peak_bytes;
-}
-
-void gs_tracker_part_kept(struct gs_tracker *tracker, uint64_t addr)
-{
-    struct gs_cached_parts *parts = parts_of(tracker);
-
-    if (parts) {
-        gs_cached_parts_keep(parts, addr);
-    }
 }

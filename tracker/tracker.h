@@ -64,10 +64,21 @@ struct gs_part_report {
     int64_t bytes;           /* handed out; negative: it has the part back */
     uint64_t reserved_bytes; /* that the allocator has of the device */
     int device;
-    uint32_t stack; /* of the call that the part is handed to; 0: not known */
+    uint32_t stack; /* of the call that the part is handed to, as of
+                     * gs_tracker_scope_stack; 0: not known */
     bool ended;     /* Python has ended, and frees its objects */
 };
 void gs_tracker_part(struct gs_tracker *tracker, const struct gs_part_report *report);
+/*
+ * Called before gs_tracker_part, by the same thread, of a part that is handed out. Scopes
+ * count parts by their stacks, and no longer the memory around a part: its allocation
+ * counts in no scope, as if it had never been in one.
+ * True: that memory was not found, and may be the one of an id that the caller has.
+ * Without scopes, and unless the thread has allocated memory of the device since the last
+ * call, nothing is done.
+ */
+bool gs_tracker_divide(struct gs_tracker *tracker, const struct gs_part_report *report);
+void gs_tracker_divide_record(struct gs_tracker *tracker, uint32_t id);
 /* The bytes of a device's parts: now, and the most ever. device >= 0. */
 void gs_tracker_part_bytes(struct gs_tracker *tracker, int device, uint64_t *live_bytes,
                            uint64_t *peak_bytes);
@@ -91,6 +102,7 @@ struct gs_allocation {
     uint16_t api;     /* index into gs_tracker_config.api_names */
     uint8_t kind;     /* enum gs_memory_kind */
     uint8_t lost;     /* 1: its context was destroyed or reset while it was live */
+    uint8_t divided;  /* 1: it counts in no scope: gs_tracker_divide */
 };
 
 enum gs_error_kind {

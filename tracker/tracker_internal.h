@@ -90,8 +90,10 @@ struct gs_shard { // NOLINT(clang-analyzer-optin.performance.Padding): a line fo
     uint32_t fresh_end;
     struct gs_row rows[GS_ROWS] __attribute__((aligned(64)));
     struct gs_cached_origin seen[GS_CACHED_ORIGINS];
-    struct gs_since *since; /* allocations live at a peak and freed since; mapped when
+    struct gs_since *since;  /* allocations live at a peak and freed since; mapped when
                              * needed */
+    uint64_t divided_allocs; /* of a row, when gs_tracker_divide was last called, */
+    uint64_t divided_row;    /* and the row */
     uint32_t free_ids[GS_SHARD_FREE_MAX + 1];
 } __attribute__((aligned(128)));
 

@@ -17,6 +17,7 @@
 #include "gs_base.h"
 #include "shim/api/api.h"
 #include "shim/api/torch_end.h"
+#include "shim/lifetimes/physical.h"
 #include "shim/record.h"
 #include "shim/settings/log.h"
 #include "shim/state/state.h"
@@ -120,6 +121,14 @@ static report_usage *find_own(void *caller)
 /* Atomic. */
 static report_usage *own_report;
 
+static void report_part(struct gs_state *state, const struct gs_part_report *part)
+{
+    if (part->bytes > 0 && gs_tracker_divide(state->tracker, part)) {
+        gs_physical_divide(state, part->addr, (size_t)part->bytes);
+    }
+    gs_tracker_part(state->tracker, part);
+}
+
 void REPORT_USAGE(void *memory, int64_t bytes, size_t allocated, size_t reserved,
                   struct c10_device device)
 {
@@ -131,14 +140,13 @@ void REPORT_USAGE(void *memory, int64_t bytes, size_t allocated, size_t reserved
         gs_torch_end_watch();
     }
     if (state && state->tracker) {
-        gs_tracker_part(state->tracker,
-                        &(struct gs_part_report){
-                            .addr = (uintptr_t)memory,
-                            .bytes = bytes,
-                            .reserved_bytes = reserved,
-                            .device = device.index,
-                            .ended = bytes < 0 && gs_torch_end_has_come(),
-                            .stack = bytes > 0 ? gs_record_part_stack(state) : 0});
+        report_part(state, &(struct gs_part_report){
+                               .addr = (uintptr_t)memory,
+                               .bytes = bytes,
+                               .reserved_bytes = reserved,
+                               .device = device.index,
+                               .ended = bytes < 0 && gs_torch_end_has_come(),
+                               .stack = bytes > 0 ? gs_record_part_stack(state) : 0});
     }
     if (own) {
         own(memory, bytes, allocated, reserved, device);

@@ -11,7 +11,7 @@
  *
  * Owns:  the maps and their entries.
  * Lock:  lock; never held across a driver call. The tracker is called under it only to
- *        change a record's size.
+ *        change a record's size, or that its parts count.
  */
 #include "shim/lifetimes/physical.h"
 
@@ -315,6 +315,18 @@ void gs_physical_unmapped(struct gs_state *state, CUdeviceptr addr, size_t bytes
     }
     gs_mutex_unlock(&lock);
     end_memory(state, ended, GS_API_cuMemUnmap);
+}
+
+void gs_physical_divide(struct gs_state *state, CUdeviceptr addr, size_t bytes)
+{
+    const CUdeviceptr end = addr + bytes;
+    struct mapping *mapping;
+    gs_mutex_lock(&lock);
+    while (addr < end && (mapping = mapping_within(addr, 1))) {
+        gs_tracker_divide_record(state->tracker, mapping->memory->record);
+        addr = mapping->addr + mapping->bytes;
+    }
+    gs_mutex_unlock(&lock);
 }
 
 static struct part byte_range(size_t offset, size_t bytes)

@@ -53,6 +53,9 @@ void gs_physical_mapped(struct gs_state *state, CUmemGenericAllocationHandle han
 /* The mappings within the range have ended. */
 void gs_physical_unmapped(struct gs_state *state, CUdeviceptr addr, size_t bytes);
 
+/* Parts were handed out of the memory that is mapped here: gs_tracker_divide. */
+void gs_physical_divide(struct gs_state *state, CUdeviceptr addr, size_t bytes);
+
 /* Memory was bound to a multicast object: the handle's memory, or, if `memory` is 0, the
  * memory mapped at the address. */
 void gs_physical_bound(CUmemGenericAllocationHandle object, size_t offset, size_t bytes,

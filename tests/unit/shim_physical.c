@@ -182,6 +182,32 @@ Test(physical, mappings_side_by_side_end_at_once, .init = start)
     expect_live(0, 0, "gone");
 }
 
+static bool is_divided(uint64_t handle)
+{
+    struct gs_allocation found;
+
+    cr_assert_eq(gs_tracker_find(state.tracker, key(handle), &found), GS_OK);
+    return found.divided;
+}
+
+/* Would see: memory of a part that still counts in its scope, as that behind the first
+ * mapping, or memory of no part that no longer does. */
+Test(physical, what_a_part_touches_is_divided, .init = start)
+{
+    for (uint64_t handle = 1; handle <= 4; handle++) {
+        make(handle, GS_MEMORY_PHYSICAL, 2 * GS_MIB);
+        gs_physical_mapped(&state, handle, AT + handle * 2 * GS_MIB, 2 * GS_MIB, 0);
+    }
+    gs_physical_divide(&state, AT, 1); /* nothing is mapped */
+    gs_physical_divide(&state, AT + 5 * GS_MIB, GS_MIB + 1);
+    cr_expect_not(is_divided(1));
+    cr_expect(is_divided(2));
+    cr_expect(is_divided(3));
+    cr_expect_not(is_divided(4));
+    gs_physical_divide(&state, AT + 8 * GS_MIB, 100 * GS_MIB);
+    cr_expect(is_divided(4));
+}
+
 Test(physical, memory_whose_size_is_not_said_has_what_is_mapped, .init = start)
 {
     struct gs_tracker_totals totals;

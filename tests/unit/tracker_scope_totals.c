@@ -1,7 +1,8 @@
 /*
  * tracker_scope_totals.c - what was allocated in each scope: against a model that counts
  * every event itself, with scopes that nest, and for frees that failed, memory lost with
- * its context, growth, allocations without a stack, a new start and several threads.
+ * its context, growth, allocations without a stack, a new start, several threads, and
+ * parts of memory.
  */
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -241,6 +242,159 @@ Test(scope_totals, without_a_stack)
         model_event(4, 0, -100, 0, 1, false);
         expect_all_equal();
     }
+}
+
+/* ---- parts that an allocator hands out of its memory ------------------------------ */
+
+/* As the allocator reports one: after it has taken memory, if it did. */
+static void part(uint64_t addr, int64_t bytes, uint32_t stack, int device)
+{
+    const struct gs_part_report report = {
+        .addr = addr, .bytes = bytes, .stack = stack, .device = device};
+
+    if (bytes > 0)
+        (void)gs_tracker_divide(tracker, &report);
+    gs_tracker_part(tracker, &report);
+}
+
+/* Blocks of an allocator, each with up to PARTS parts, amid memory of the program.
+ * Would see: a block that counts in a scope, at its peak, at its free, or after a free
+ * that failed; a part that does not, in the wrong row, or when it comes back. */
+Test(scope_totals, equal_a_model_of_parts)
+{
+    enum { BLOCKS = 16, PARTS = 4, BLOCK = 0x10000 };
+    static struct {
+        struct gs_allocation was;
+        uint32_t id; /* 0: by address */
+        bool live, own;
+        uint32_t stacks[PARTS]; /* of the parts; 0: none */
+        int64_t bytes[PARTS];
+    } blocks[BLOCKS];
+
+    begin_all();
+    srand(3);
+    for (int turn = 0; turn < 20000; turn++) {
+        unsigned at = (unsigned)rand() % BLOCKS, i = (unsigned)rand() % PARTS;
+        const int device = at % 2;
+        uint64_t addr = (at + 1) * UINT64_C(0x100000);
+
+        if (!blocks[at].live) {
+            blocks[at].own = rand() % 3 == 0;
+            blocks[at].was = allocation_of(addr, BLOCK, (uint32_t)rand() % STACKS + 1,
+                                           device, GS_MEMORY_DEVICE);
+            blocks[at].live = true;
+            bool indexed = rand() % 2;
+            blocks[at].id = add(&blocks[at].was, indexed);
+            blocks[at].id = indexed ? blocks[at].id : 0;
+            if (blocks[at].own) {
+                model_event(blocks[at].was.stack, (unsigned)device, BLOCK, 1, 0, false);
+                continue;
+            }
+        } else if (blocks[at].own || rand() % 50 == 0) {
+            struct gs_allocation was;
+            if (blocks[at].id != 0) {
+                gs_tracker_remove(tracker, blocks[at].id, NULL);
+            } else {
+                cr_assert_eq(gs_tracker_remove_address(tracker, addr, NULL, &was), GS_OK);
+                if (rand() % 2) { /* the driver refuses the free */
+                    cr_assert_eq(gs_tracker_restore(tracker, &was), GS_OK);
+                    continue;
+                }
+            }
+            blocks[at].live = false;
+            if (blocks[at].own)
+                model_event(blocks[at].was.stack, (unsigned)device, -BLOCK, 0, 1, false);
+            for (i = 0; i < PARTS; i++) {
+                if (blocks[at].stacks[i] == 0)
+                    continue;
+                part(addr + i * (BLOCK / PARTS), -1, 0, device);
+                model_event(blocks[at].stacks[i], (unsigned)device, -blocks[at].bytes[i],
+                            0, 1, false);
+                blocks[at].stacks[i] = 0;
+            }
+            continue;
+        }
+        if (blocks[at].stacks[i] == 0) {
+            blocks[at].stacks[i] = (uint32_t)rand() % STACKS + 1;
+            blocks[at].bytes[i] = 1 + rand() % (BLOCK / PARTS);
+            part(addr + i * (BLOCK / PARTS), blocks[at].bytes[i], blocks[at].stacks[i],
+                 device);
+            model_event(blocks[at].stacks[i], (unsigned)device, blocks[at].bytes[i], 1, 0,
+                        false);
+        } else {
+            part(addr + i * (BLOCK / PARTS), -blocks[at].bytes[i], 0, device);
+            model_event(blocks[at].stacks[i], (unsigned)device, -blocks[at].bytes[i], 0,
+                        1, false);
+            blocks[at].stacks[i] = 0;
+        }
+    }
+    expect_all_equal();
+}
+
+/* Physical memory has a handle for its address, so the caller names its record.
+ * Would see: memory that is divided twice, or that its lost context takes away again. */
+Test(scope_totals, of_divided_physical_memory)
+{
+    struct gs_allocation one =
+        allocation_of(gs_key(GS_KEY_ALLOCATION, 7), 1000, 4, 0, GS_MEMORY_PHYSICAL);
+    const struct gs_part_report report = {.addr = 0x1000, .bytes = 50, .stack = 4};
+
+    begin_all();
+    uint32_t id = add(&one, true);
+    cr_expect(gs_tracker_divide(tracker, &report));
+    gs_tracker_divide_record(tracker, id);
+    gs_tracker_divide_record(tracker, id);
+    gs_tracker_part(tracker, &report);
+    cr_expect_not(gs_tracker_divide(tracker, &report)); /* nothing new */
+    model_event(4, 0, 50, 1, 0, false);
+    expect_all_equal();
+    gs_tracker_grow(tracker, id, 24);
+    gs_tracker_lose_context(tracker, 0xc0, 1u << GS_MEMORY_PHYSICAL);
+    expect_all_equal();
+    gs_tracker_divide_record(tracker, id); /* no longer live */
+    gs_tracker_divide_record(tracker, 0);
+    gs_tracker_divide_record(tracker, UINT32_MAX);
+    expect_all_equal();
+}
+
+/* Would see: a part without a stack, of sampling, that no scope counts; or what stands
+ * for its scope in the list of a report. */
+Test(scope_totals, of_parts_without_a_stack)
+{
+    struct gs_allocation block = allocation_of(0x1000, 1000, 0, 0, GS_MEMORY_DEVICE);
+
+    begin_all();
+    block.stack = gs_tracker_scope_stack(tracker, GS_STACK_NOT_SAMPLED, 4);
+    (void)add(&block, true);
+    part(0x1000, 100, block.stack, 0);
+    model_event(4, 0, 100, 1, 0, false);
+    expect_all_equal();
+    struct gs_part_list list = gs_cached_parts_copy(tracker->parts);
+    cr_assert_eq(list.count, 1);
+    cr_expect_eq(list.items[0].stack, 0);
+    gs_part_list_free(&list);
+    part(0x1000, -100, 0, 0);
+    model_event(4, 0, -100, 0, 1, false);
+    expect_all_equal();
+}
+
+/* Would see: parts from before a new start that come back, and take away what was
+ * allocated since; or the first block after it, which is not found. */
+Test(scope_totals, of_parts_and_a_new_start)
+{
+    struct gs_allocation block = allocation_of(0x10000, 1000, 4, 0, GS_MEMORY_DEVICE);
+
+    begin_all();
+    (void)add(&block, true);
+    part(0x10000, 100, 4, 0);
+    gs_tracker_restart(tracker, 0);
+    part(0x10000, -100, 0, 0);
+    expect_all_equal(); /* nothing */
+    block.addr = 0x20000;
+    (void)add(&block, true);
+    part(0x20000, 70, 4, 0);
+    model_event(4, 0, 70, 1, 0, false);
+    expect_all_equal();
 }
 
 /* Would see: frees after which the peak of the process lists memory that was not live

@@ -37,7 +37,8 @@ def _path() -> str:
 @dataclasses.dataclass(frozen=True)
 class ScopeTotals:
     """The memory of a scope, the scopes within it included (struct gpushim_scope_totals). If `missed` is not 0, so
-    many allocations are in no other member: the table of call stacks was full (GPUSHIM_STACK=table)."""
+    many allocations are in no other member: the table of call stacks was full (GPUSHIM_STACK=table). Of the blocks that
+    PyTorch's caching allocator keeps, the tensors count."""
     begun: int = 0
     allocs: int = 0
     alloc_bytes: int = 0
