@@ -123,6 +123,26 @@ families_rules_case() {
 }
 add_case "families rules count tensors" families_rules_case
 
+# Scopes count tensors, whatever blocks they are in, and what has none. Would see: a block that counts, a tensor in a
+# cached block that does not, or memory past the cache that is taken for a block.
+families_scopes_case() {
+  local given
+
+  printf '%s\n' "new 8388608 3145728 11534336 2 1" "cached 8388608 8388608 25165824 3 2" \
+    "cached/within 8388608 8388608 8388608 1 0" "own 3145728 2097152 4194304 3 1" >expected
+  for given in GPUSHIM_POOL=on GPUSHIM_POOL=off GPUSHIM_STACK=fp GPUSHIM_STACK=sample:1G; do
+    torch_like scopes PYTHONPATH="$PWD/site-packages:$sources/include/python" "$given" GPUSHIM_OUTPUT=json \
+      GPUSHIM_OUTPUT_FILE=out.json
+    grep -E '^[a-z/]+ [0-9 ]+$' shim.out | diff expected - || fail "scopes with $given"
+    python3 -c '
+import json
+for one in json.load(open("out.json"))["scopes"]:
+    print(one["path"], one["peak_bytes"])' >peaks || fail "no scopes in JSON with $given"
+    cut -d " " -f 1,2 expected | sort | diff - <(sort peaks) || fail "scopes in JSON with $given"
+  done
+}
+add_case "families scopes count tensors" families_scopes_case
+
 # A line that keeps ever more tensors, although the blocks are as many as before.
 families_grows_case() {
   torch_like grows GPUSHIM_INTERVAL=stats:200ms

@@ -8,7 +8,7 @@ grows       a line keeps one tensor after the other, in blocks that another line
 graph       a graph holds the tensors of `leaks` to the end; graphs: and a line keeps one graph after the other; _async
 list        a line keeps one tensor after the other; Python deletes them as it ends; list_interrupted: by Ctrl-C
 unreported  as leaks, and the allocator does not say which tensors there are; unreported_leak: one past the cache, too
-uncached    one tensor past the cache
+uncached    one tensor past the cache; scopes: tensors in scopes, of new and of cached blocks, and past the cache
 """
 import os
 import signal
@@ -47,10 +47,31 @@ def keep_again(size):
     kept.append(torch.empty(size, REPORTED))
 
 
+def count_scopes():
+    import gpushim
+    with gpushim.scope("new") as new:
+        torch.delete(torch.empty(8 << 20, REPORTED))
+        kept.append(torch.empty(3 << 20, REPORTED))
+    with gpushim.scope("cached") as cached:
+        for _ in range(2):
+            torch.delete(torch.empty(8 << 20, REPORTED))
+        with gpushim.scope("within") as within:
+            kept.append(torch.empty(8 << 20, REPORTED))
+    with gpushim.scope("own") as own:
+        torch.uncached(1 << 20)
+        torch.delete(torch.empty(2 << 20, REPORTED))
+        torch.uncached(1 << 20)
+    for scope in (new, cached, within, own):
+        found = scope.statistics
+        print(scope.path, found.peak_bytes, found.live_bytes, found.alloc_bytes, found.allocs, found.frees)
+
+
 kept = []
 REPORTED = not sys.argv[1].startswith("unreported")
 if sys.argv[1] == "uncached":
     torch.uncached(1 << 20)
+elif sys.argv[1] == "scopes":
+    count_scopes()
 elif sys.argv[1] == "reused":
     torch.delete(torch.empty(5 << 20, REPORTED))
     keep_again(5 << 20)
