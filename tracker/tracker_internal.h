@@ -166,8 +166,6 @@ struct gs_error {
     uint32_t suppressed_by, beyond_rule; /* as in gs_group; only in the report's copy */
 };
 
-/* Members are together with those of the same lock.
- * NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding) */
 /* The settings of sampling before a change. */
 #define GS_SAMPLINGS_KEPT 16u
 struct gs_past_sampling {
@@ -175,6 +173,8 @@ struct gs_past_sampling {
     uint64_t until_ns;
 };
 
+/* Members are together with those of the same lock.
+ * NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding) */
 struct gs_tracker {
     struct gs_error errors[GS_ERRORS_KEPT]; /* errors_lock */
     /* Immutable after creation, but for its sampling (resample.c). */
