@@ -54,19 +54,41 @@ static size_t free_of(const struct gs_headroom *room)
     return reach > reserved ? reach - reserved : 0;
 }
 
-void gs_pool_set_free(struct gs_pool *pool, int device, size_t bytes, size_t to_spare)
+static struct gs_headroom *room_at(struct gs_pool *pool, int device)
 {
-    struct gs_headroom *room;
+    return &pool->rooms[device < GS_MAX_DEVICES ? device : GS_MAX_DEVICES - 1];
+}
 
-    if (device < 0) {
-        return;
-    }
-    room = &pool->rooms[device < GS_MAX_DEVICES ? device : GS_MAX_DEVICES - 1];
-    if (__builtin_add_overflow(bytes, get(&room->reserved), &bytes)) {
+static void set_reach(struct gs_headroom *room, size_t bytes, size_t held,
+                      size_t to_spare)
+{
+    if (__builtin_add_overflow(bytes, held, &bytes)) {
         bytes = SIZE_MAX;
     }
     atomic_store(&room->reach, bytes ? bytes : 1);
     atomic_store(&room->to_spare, to_spare);
+}
+
+void gs_pool_set_free(struct gs_pool *pool, int device, size_t bytes, size_t to_spare)
+{
+    if (device >= 0) {
+        set_reach(room_at(pool, device), bytes, get(&room_at(pool, device)->reserved),
+                  to_spare);
+    }
+}
+
+void gs_pool_set_free_since(struct gs_pool *pool, int device,
+                            const struct gs_held *before, size_t bytes, size_t to_spare)
+{
+    struct gs_held now = gs_pool_held(pool, device);
+    uint64_t most = now.most_bytes;
+
+    if (now.stays && now.stays == before->stays) {
+        gs_pool_set_free(pool, device, bytes, to_spare);
+    } else if (device >= 0) {
+        most = most > before->most_bytes ? most : before->most_bytes;
+        set_reach(room_at(pool, device), bytes, (size_t)most, to_spare);
+    }
 }
 
 size_t gs_free_missing(struct gs_heap *heap, size_t bytes)
@@ -155,12 +177,14 @@ bool gs_free_known(struct gs_heap *heap, size_t *bytes)
         return false;
     }
     if (is_query_due(room)) {
+        struct gs_held before = gs_pool_held(heap->pool, heap->device);
+
         if (heap->backend->free_bytes(heap->self, bytes) != GS_OK) {
             atomic_store(&room->asked_at, 0);
             return false;
         }
-        gs_pool_set_free(heap->pool, heap->device, *bytes, get(&room->to_spare));
-        return true;
+        gs_pool_set_free_since(heap->pool, heap->device, &before, *bytes,
+                               get(&room->to_spare));
     }
     *bytes = free_of(room);
     return true;

@@ -344,6 +344,20 @@ void gs_pool_served(struct gs_pool *pool, int device, size_t bytes);
  * then. A device is never short until this call.
  */
 void gs_pool_set_free(struct gs_pool *pool, int device, size_t bytes, size_t to_spare);
+
+/* What the pool has of a device at an instant. */
+struct gs_held {
+    uint64_t stays;      /* gs_reclaim_stays; 0: threads are inside the backend */
+    uint64_t most_bytes; /* reserved, being returned, or requested */
+};
+struct gs_held gs_pool_held(struct gs_pool *pool, int device);
+/*
+ * Like gs_pool_set_free, for an answer that the driver has given since `before`. If the
+ * pool's memory has changed in the meantime, the answer counts as the highest estimate
+ * that it allows: a lower one would fail requests that fit.
+ */
+void gs_pool_set_free_since(struct gs_pool *pool, int device,
+                            const struct gs_held *before, size_t bytes, size_t to_spare);
 /* Atomic: how often the process has freed memory outside the pool. */
 extern uint64_t gs_pool_elsewhere __attribute__((visibility("hidden")));
 

@@ -484,12 +484,30 @@ size_t gs_reclaim_take_wanted(struct gs_pool *pool, int device)
     return wanted;
 }
 
+/* The lock is held. */
+static uint64_t stays_of(const struct gs_reclaim *reclaim)
+{
+    return reclaim->inside ? 0 : reclaim->issued + reclaim->generation;
+}
+
 uint64_t gs_reclaim_stays(struct gs_pool *pool)
 {
     uint64_t stays;
 
     enter(&pool->reclaim);
-    stays = pool->reclaim.inside ? 0 : pool->reclaim.issued + pool->reclaim.generation;
+    stays = stays_of(&pool->reclaim);
     leave(&pool->reclaim);
     return stays;
+}
+
+struct gs_held gs_pool_held(struct gs_pool *pool, int device)
+{
+    const struct gs_row *row = row_of(pool, device);
+    struct gs_held held;
+
+    enter(&pool->reclaim);
+    held.stays = stays_of(&pool->reclaim);
+    held.most_bytes = row->reserved + row->booked;
+    leave(&pool->reclaim);
+    return held;
 }

@@ -622,13 +622,15 @@ static GS_NOINLINE size_t query_missing(struct gs_state *state, struct device *d
 {
     uint64_t reserve = __atomic_load_n(&device->reserve_bytes, __ATOMIC_RELAXED);
     size_t free_bytes, total_bytes;
+    struct gs_held before = gs_pool_held(state->pool, ordinal);
     if (gs_real()->cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS) {
         return 0;
     }
     *shared = is_shared(state, device, ordinal, total_bytes - free_bytes);
     uint64_t left = free_bytes;
     gs_limits_info(ordinal, 0, &free_bytes, &total_bytes);
-    gs_pool_set_free(state->pool, ordinal, free_bytes, *shared ? (size_t)reserve : 0);
+    gs_pool_set_free_since(state->pool, ordinal, &before, free_bytes,
+                           *shared ? (size_t)reserve : 0);
     struct gs_machine_memory machine;
     if (__atomic_load_n(&device->integrated, __ATOMIC_RELAXED) &&
         gs_machine_memory_read("", &machine) && machine.available_bytes < left) {

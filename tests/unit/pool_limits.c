@@ -381,6 +381,31 @@ Test(reserve, a_program_that_goes_on_with_less_ends_a_refusal)
 
 /* ---- free memory of the device ----------------------------------------------------- */
 
+/* The driver answers while another thread returns 40 MiB, and the answer is used after
+ * that. Seen by this test alone: the pool counted the answer as 24 MiB of a device of 64,
+ * and refused requests for up to a second although everything was idle. */
+Test(short, an_answer_older_than_a_return_lowers_nothing)
+{
+    struct gs_held before;
+    struct gs_block *block;
+    struct bed bed;
+    uint64_t addr;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    addr = bed_alloc(&bed, 40 * GS_MIB);
+    before = gs_pool_held(bed.pool, 0);
+    bed_free(&bed, addr);
+    cr_assert_eq(gs_pool_trim(bed.pool, 0, SIZE_MAX), 40 * GS_MIB);
+    gs_pool_set_free_since(bed.pool, 0, &before, 24 * GS_MIB, 0);
+    cr_assert_eq(gs_pool_claim(bed.pool, bed_alloc(&bed, 30 * GS_MIB), &block), GS_OK);
+    cr_expect(!gs_block_goes_back(block), "34 MiB are free");
+    before = gs_pool_held(bed.pool, 0);
+    gs_pool_set_free_since(bed.pool, 0, &before, 24 * GS_MIB, 0);
+    cr_expect(gs_block_goes_back(block), "nothing has changed: 24 MiB are free");
+    gs_block_free(block);
+    bed_fini(&bed);
+}
+
 Test(short, large_memory_goes_back_where_the_device_cannot_hold_as_much_again)
 {
     struct bed bed;
