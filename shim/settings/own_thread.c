@@ -6,6 +6,7 @@
  */
 #include "shim/settings/own_thread.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "gs_clock.h"
 #include "gs_float_mode.h"
 #include "gs_read_text.h"
 #include "gs_wait.h"
@@ -25,6 +27,9 @@
 #define STACK_BYTES (1u << 20)
 #define MOST        16u
 #define NAP_NS      20000
+/* Our threads look for the end of the program's every 0.4 s or more often, under load
+ * later. */
+#define FIRST_WAIT_NS 5000000000ull
 
 static struct slot {
     const char *name;      /* owned by the thread that has claimed the slot */
@@ -138,6 +143,8 @@ static pthread_key_t first_key;    /* immutable after first_key_once */
 static bool first_key_made;        /* likewise */
 static void (*at_first_end)(void); /* immutable after the constructor */
 static bool first_ended;           /* atomic */
+static bool first_awaits;          /* atomic; the first thread waits for ours to end */
+static unsigned first_rounds;      /* of destructors; the first thread's */
 
 static void first_has_ended(void)
 {
@@ -146,10 +153,51 @@ static void first_has_ended(void)
     }
 }
 
+/* Links of /proc/self/task: two, one of each thread. */
+#define FOLDER_LINKS 2u
+
+/* Returns whether the process has the first thread and those of the library's own, and no
+ * other. Out: *own  how many of the library's own run */
+static bool others_have_ended(unsigned *own)
+{
+    struct stat tasks;
+    *own = 0;
+    for (size_t i = 0; i < MOST; i++) {
+        *own += __atomic_load_n(&slots[i].number, __ATOMIC_ACQUIRE) != 0;
+    }
+    return stat("/proc/self/task", &tasks) == 0 &&
+           (uint64_t)tasks.st_nlink <= FOLDER_LINKS + 1 + (uint64_t)*own;
+}
+
+/* Returns whether this thread is the last one of the process. */
+static bool is_alone(void)
+{
+    struct stat tasks;
+    return stat("/proc/self/task", &tasks) != 0 || tasks.st_nlink <= FOLDER_LINKS + 1;
+}
+
+/*
+ * If only the library's own threads remain, they end first. Then the C library calls exit
+ * in the first thread, as natively, and with it the destructors of the thread's
+ * thread_local objects, which nothing calls if another thread is the last. The program's
+ * own keys may have destructors that start one of our threads again, so this is done in
+ * each round of destructors.
+ */
 static void first_ends(void *unused)
 {
+    struct gs_wait wait = {.nap_ns = NAP_NS,
+                           .longest_ns = 50 * (uint64_t)NAP_NS,
+                           .until_ns = gs_now_ns() + FIRST_WAIT_NS};
+    unsigned own;
     (void)unused;
     first_has_ended();
+    __atomic_store_n(&first_awaits, true, __ATOMIC_SEQ_CST);
+    while (!is_alone() && others_have_ended(&own) && gs_wait_step(&wait)) {
+    }
+    __atomic_store_n(&first_awaits, false, __ATOMIC_SEQ_CST);
+    if (++first_rounds < PTHREAD_DESTRUCTOR_ITERATIONS) {
+        (void)pthread_setspecific(first_key, &first_key);
+    }
 }
 
 static void make_first_key(void)
@@ -192,18 +240,17 @@ bool gs_first_thread_ended(void)
 bool gs_own_threads_remain(void)
 {
     char text[512];
-    struct stat tasks;
-    uint64_t links = 3; /* two, and the first thread's */
+    unsigned own;
+    if (__atomic_load_n(&first_awaits, __ATOMIC_SEQ_CST)) {
+        return others_have_ended(&own);
+    }
     (void)gs_read_text("/proc/self/stat", text, sizeof(text));
     const char *name_end = strrchr(text, ')');
     if (!name_end || strncmp(name_end, ") Z", 3) != 0) {
         return false;
     }
     first_has_ended(); /* by the system call it ends without its key's destructor */
-    for (size_t i = 0; i < MOST; i++) {
-        links += __atomic_load_n(&slots[i].number, __ATOMIC_ACQUIRE) != 0;
-    }
-    return stat("/proc/self/task", &tasks) == 0 && (uint64_t)tasks.st_nlink <= links;
+    return others_have_ended(&own);
 }
 
 /* ---- start and fork ---------------------------------------------------------------- */
@@ -212,7 +259,8 @@ void gs_own_thread_reset(void)
 {
     memset(slots, 0, sizeof(slots));
     process = 0;
-    first_ended = false;
+    first_ended = first_awaits = false;
+    first_rounds = 0;
 }
 
 /* The first thread of a forked child may be another one of its parent's. */

@@ -3,7 +3,8 @@
  *
  * Proves that such a process ends as natively, with the C library's exit in its last
  * thread, though the library's own threads run: there is a context and idle memory, and
- * no thread of the driver's.
+ * no thread of the driver's. An exit in another thread than the first leaves out the
+ * destructors of the first thread's thread_local objects.
  *
  *   alone      the first thread is the last
  *   worker     a thread without CUDA calls goes on
@@ -13,6 +14,7 @@
  */
 #include <pthread.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,7 +30,8 @@ static void say(const char *what)
 
 static void at_normal(void)
 {
-    say("atexit ran");
+    say(syscall(SYS_gettid) == getpid() ? "atexit ran in the first thread"
+                                        : "atexit ran in another thread");
 }
 
 APP_FRAME static void hold(void)

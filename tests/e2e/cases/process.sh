@@ -193,7 +193,7 @@ add_case "process SIGKILL" ending_case sigkill 0
 
 # The first thread ends, and the library's threads are the last: without their end the process
 # would stay, and no signal but SIGKILL would end it. The report is that of exit, which the C
-# library calls in the last thread.
+# library calls in the last thread: the first one, if the program has no other.
 # last_thread_case APP ENDING
 last_thread_case() {
   same_as_native -- "$apps/lastthread_$1" "$2"
