@@ -296,16 +296,18 @@ static enum gs_status grow_in_steps(struct gs_heap *heap,
 
     for (unsigned round = 0; round < ROUNDS_MAX; round++) {
         uint64_t generation = gs_reclaim_generation(pool);
+        struct gs_held before;
 
         if (round == 0 || last || round + 1 == ROUNDS_MAX ||
             gs_reclaim_returned(heap) >= enough || !gs_reclaim_missing(heap)) {
             enough = gs_reclaim_returned(heap) + bytes;
+            before = gs_pool_held(pool, heap->device);
             status =
                 gs_segment_obtain(heap, request, kind_of(request), bytes, out, native);
             if (status != GS_ERR_NOMEM) {
                 return status;
             }
-            gs_reclaim_refused(heap);
+            gs_reclaim_refused(heap, &before);
             asked = generation;
         }
         if (!reclaim_unused(heap, request,

@@ -364,13 +364,16 @@ static void forget_refusal(struct gs_pool *pool, int device, struct gs_row *row)
     }
 }
 
-void gs_reclaim_refused(struct gs_heap *heap)
+void gs_reclaim_refused(struct gs_heap *heap, const struct gs_held *before)
 {
     struct gs_pool *pool = heap->pool;
     struct gs_row *row = row_of(pool, heap->device);
 
     enter(&pool->reclaim);
     row->refused = row->reserved + row->booked;
+    if (row->refused < before->most_bytes) { /* returned since: not what was refused */
+        row->refused = before->most_bytes;
+    }
     row->spared = 0;
     if (row->known >= row->refused) {
         row->known = row->reserved;

@@ -62,8 +62,9 @@ void gs_reclaim_return(struct gs_heap *heap, struct gs_ticket *ticket, size_t by
 uint64_t gs_reclaim_returned(struct gs_heap *heap);
 /* Records that a request missed `bytes`: maintenance reclaims them. */
 void gs_reclaim_want(struct gs_heap *heap, size_t bytes);
-/* Records that the driver refused the bytes booked for the heap. */
-void gs_reclaim_refused(struct gs_heap *heap);
+/* Records that the driver refused the bytes booked for the heap. `before`: the pool's
+ * memory when the driver was asked, which other threads may have returned since. */
+void gs_reclaim_refused(struct gs_heap *heap, const struct gs_held *before);
 /* Bytes to reclaim before the booked bytes fit, according to the driver's last refusals;
  * 0: they may fit. */
 size_t gs_reclaim_missing(struct gs_heap *heap);
