@@ -56,10 +56,14 @@ static void print_row(const struct gs_live_totals_row *row)
     } else {
         printf("  GPU %u%s%s: ", row->device, row->bus[0] ? " " : "", row->bus);
     }
-    printf("%s live, peak %s, %s allocation%s in all",
-           gs_text_bytes(row->live_bytes, live), gs_text_bytes(row->peak_bytes, peak),
-           gs_text_count(row->allocs, count), row->allocs == 1 ? "" : "s");
-    if (row->device != GS_LIVE_TOTALS_HOST) {
+    if (row->has_counts) {
+        printf("%s live, peak %s, %s allocation%s in all",
+               gs_text_bytes(row->live_bytes, live), gs_text_bytes(row->peak_bytes, peak),
+               gs_text_count(row->allocs, count), row->allocs == 1 ? "" : "s");
+    } else {
+        printf("not recorded (GPUSHIM_TRACK=off)");
+    }
+    if (row->has_reserved) {
         printf(", %s reserved", gs_text_bytes(row->reserved_bytes, reserved));
     }
     putchar('\n');

@@ -19,6 +19,7 @@
 #include "shim/statefile/state_file.h"
 #include "shim/tools/reader/marks.h"
 #include "shim/tools/reader/state_open.h"
+#include "tracker/report/text/text.h"
 
 const char gs_live_totals_too_early[] = "of a process that had just started";
 
@@ -34,9 +35,14 @@ static bool fetch(void *self, uint64_t offset, void *out, size_t bytes)
     return got == (ssize_t)bytes;
 }
 
-/* The pool's reserved bytes of a device, as of a moment ago; 0: not known. */
-static uint64_t read_reserved(int fd, const struct gs_state_header *header,
-                              unsigned device)
+const char *gs_live_totals_bytes(bool known, uint64_t bytes, char out[24])
+{
+    return known ? gs_text_bytes(bytes, out) : "-";
+}
+
+/* Reads the pool's reserved bytes of a device, as of a moment ago. False: not known. */
+static bool read_reserved(int fd, const struct gs_state_header *header, unsigned device,
+                          uint64_t *out)
 {
     const uint64_t annex = header->annex - header->base;
     uint64_t current;
@@ -46,10 +52,12 @@ static uint64_t read_reserved(int fd, const struct gs_state_header *header,
         !fetch(&fd,
                annex + offsetof(struct gs_statistics_file, sets) +
                    ((current - 1) * GS_MAX_DEVICES + device) * sizeof(statistics),
-               &statistics, sizeof(statistics))) {
-        return 0;
+               &statistics, sizeof(statistics)) ||
+        statistics.at_ns == 0) {
+        return false;
     }
-    return statistics.at_ns != 0 ? statistics.pool.reserved_bytes : 0;
+    *out = statistics.pool.reserved_bytes;
+    return true;
 }
 
 /* Reads the rows that ever had memory. False: the file is cut short. */
@@ -63,21 +71,21 @@ static bool read_rows(int fd, const struct gs_state_header *header,
     }
     for (unsigned i = 0; i < GS_STATE_NOW_ROWS; i++) {
         if (totals[i].allocs > 0) {
-            out->rows[out->row_count++] = (struct gs_live_totals_row){
-                .device = i,
-                .live_bytes = totals[i].live_bytes,
-                .peak_bytes = totals[i].peak_bytes,
-                .allocs = totals[i].allocs,
-                .reserved_bytes =
-                    i == GS_LIVE_TOTALS_HOST ? 0 : read_reserved(fd, header, i)};
+            struct gs_live_totals_row *row = &out->rows[out->row_count++];
+            *row = (struct gs_live_totals_row){.device = i,
+                                               .live_bytes = totals[i].live_bytes,
+                                               .peak_bytes = totals[i].peak_bytes,
+                                               .allocs = totals[i].allocs,
+                                               .has_counts = true};
             if (i != GS_LIVE_TOTALS_HOST) {
-                memcpy(out->rows[out->row_count - 1].bus, header->buses[i],
-                       sizeof(header->buses[i]));
+                row->has_reserved = read_reserved(fd, header, i, &row->reserved_bytes);
+                memcpy(row->bus, header->buses[i], sizeof(header->buses[i]));
             }
         }
     }
     if (out->row_count == 0) {
-        out->rows[out->row_count++] = (struct gs_live_totals_row){.device = 0};
+        out->rows[out->row_count++] =
+            (struct gs_live_totals_row){.device = 0, .has_counts = true};
     }
     return true;
 }

@@ -13,6 +13,8 @@
 struct gs_live_totals_row {
     unsigned device; /* GS_LIVE_TOTALS_HOST: pinned host memory */
     uint64_t live_bytes, reserved_bytes, peak_bytes, allocs;
+    bool has_counts;              /* else only reserved_bytes is known */
+    bool has_reserved;            /* else no pool serves it, or that is not known */
     char bus[GS_STATE_BUS_BYTES]; /* "": unknown */
 };
 
@@ -33,6 +35,8 @@ struct gs_live_totals {
     const char *halted; /* why it does not go on: "stopped", "paused"; NULL: it does */
     uint64_t at_ns;     /* gs_now_ns when it was read */
     bool attached;      /* its memory from before gpushim attach is not counted */
+    bool tracked;       /* else GPUSHIM_TRACK=off: no row has counts */
+    bool pooled;        /* else no row has reserved memory */
     /* 0: recorded from the start; of the last time; 0: it goes on. */
     uint64_t recorded_from_ns, recorded_to_ns;
     /* Devices that had memory, and pinned host memory if there ever was any; at least one
@@ -48,6 +52,9 @@ extern const char gs_live_totals_too_early[];
 
 /* The process answers, and has no figures, as after gpushim detach. */
 extern const char gs_live_totals_refused[];
+
+/* The bytes as reports write them, or "-" if they are not known. */
+const char *gs_live_totals_bytes(bool known, uint64_t bytes, char out[24]);
 
 /* Reads a file. False: *problem is the reason, as the end of a sentence. */
 bool gs_live_totals_read(const char *path, struct gs_live_totals *out,

@@ -19,13 +19,14 @@ const char gs_live_totals_refused[] = "it records nothing";
 
 /* A device, or pinned memory, as gs_answer_stats writes it. */
 struct row {
-    uint64_t device, live_bytes, peak_bytes, allocs, reserved_bytes;
+    uint64_t device, live_bytes, peak_bytes, allocs, pool_allocs, reserved_bytes;
     const char *bus;
 };
 
 static void read_pool(struct gs_json_read *json, void *self)
 {
     static const struct gs_json_field fields[] = {
+        {"allocs", offsetof(struct row, pool_allocs), GS_JSON_NUMBER, NULL},
         {"reserved_bytes", offsetof(struct row, reserved_bytes), GS_JSON_NUMBER, NULL}};
     gs_json_read_fields(json, fields, GS_ARRAY_LEN(fields), self);
 }
@@ -44,7 +45,8 @@ static void read_row(struct gs_json_read *json, struct row *row)
 
 static void add_row(struct gs_live_totals *out, const struct row *row, bool host)
 {
-    if (row->allocs == 0 || out->row_count == GS_ARRAY_LEN(out->rows) ||
+    if (row->allocs + row->pool_allocs == 0 ||
+        out->row_count == GS_ARRAY_LEN(out->rows) ||
         (!host && row->device >= GS_MAX_DEVICES)) {
         return;
     }
@@ -54,7 +56,9 @@ static void add_row(struct gs_live_totals *out, const struct row *row, bool host
                                       .live_bytes = row->live_bytes,
                                       .reserved_bytes = row->reserved_bytes,
                                       .peak_bytes = row->peak_bytes,
-                                      .allocs = row->allocs};
+                                      .allocs = row->allocs,
+                                      .has_counts = out->tracked,
+                                      .has_reserved = out->pooled && !host};
     (void)snprintf(to->bus, sizeof(to->bus), "%s", row->bus ? row->bus : "");
 }
 
@@ -132,6 +136,8 @@ bool gs_live_totals_parse(char *text, struct gs_live_totals *out, const char **p
         {"rank", 0, GS_JSON_CALL, read_rank},
         {"command", 0, GS_JSON_CALL, read_command},
         {"host", 0, GS_JSON_CALL, read_host},
+        {"tracked", offsetof(struct gs_live_totals, tracked), GS_JSON_BOOL, NULL},
+        {"pooled", offsetof(struct gs_live_totals, pooled), GS_JSON_BOOL, NULL},
         {"attached", offsetof(struct gs_live_totals, attached), GS_JSON_BOOL, NULL},
         {"recorded_from_ns", offsetof(struct gs_live_totals, recorded_from_ns),
          GS_JSON_NUMBER, NULL},
@@ -146,12 +152,14 @@ bool gs_live_totals_parse(char *text, struct gs_live_totals *out, const char **p
     out->process.rank = -1;
     out->row_count = 0;
     out->attached = false;
+    out->tracked = out->pooled = true;
     out->released_count = 0;
     out->recorded_from_ns = out->recorded_to_ns = 0;
     gs_json_read_fields(&json, fields, GS_ARRAY_LEN(fields), out);
     *problem = json.problem;
     if (out->row_count == 0) {
-        out->rows[out->row_count++] = (struct gs_live_totals_row){.device = 0};
+        out->rows[out->row_count++] = (struct gs_live_totals_row){
+            .device = 0, .has_counts = out->tracked, .has_reserved = out->pooled};
     }
     return !json.problem;
 }
@@ -178,8 +186,9 @@ bool gs_live_totals_ask(const char *name, struct gs_live_totals *out,
         (void)gs_container_text(answer.pid, false, out->container);
         out->running = true;
         out->at_ns = gs_now_ns();
-        out->halted =
-            gs_mark_is_paused(answer.pid, out->process.pid_start) ? "paused" : NULL;
+        out->halted = gs_mark_is_paused(answer.pid, out->process.pid_start) ? "paused"
+                      : out->tracked                                        ? NULL
+                                     : "not recorded";
     }
     free(answer.text);
     return read;

@@ -196,7 +196,7 @@ static void take(struct shown *shown, const struct gs_live_totals *next)
     for (unsigned i = 0; i < next->row_count; i++) {
         const struct gs_live_totals_row *row = &next->rows[i];
         uint64_t before = shown->before[row->device];
-        bool known = follows && seconds > 0 && row->allocs >= before;
+        bool known = follows && seconds > 0 && row->has_counts && row->allocs >= before;
         shown->rates[i] = known ? (double)(row->allocs - before) / seconds : -1;
     }
 }

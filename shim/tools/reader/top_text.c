@@ -179,21 +179,23 @@ void gs_top_write_row(const struct gs_top_row *row, unsigned columns,
     const struct gs_state_process *process = &row->totals->process;
     const struct gs_live_totals_row *memory = row->memory;
     bool host = memory->device == GS_LIVE_TOTALS_HOST;
-    char pid[24], device[16] = "host", live[24], reserved[24] = "-", peak[24], rate[32],
+    char pid[24], device[16] = "host", live[24], reserved[24], peak[24], rate[32],
                   growth[32] = "-";
     (void)snprintf(pid, sizeof(pid), "%lld", (long long)process->pid);
     if (!host) {
         (void)snprintf(device, sizeof(device), "%u", memory->device);
-        gs_text_bytes(memory->reserved_bytes, reserved);
     }
     if (row->growth_bytes != 0 && !row->ended) {
         char bytes[24];
         (void)snprintf(growth, sizeof(growth), "%c%s", row->growth_bytes > 0 ? '+' : '-',
                        gs_text_bytes((uint64_t)llabs(row->growth_bytes), bytes));
     }
-    write_cells(is_narrow(columns), pid, device, gs_text_bytes(memory->live_bytes, live),
-                reserved, gs_text_bytes(memory->peak_bytes, peak), growth,
-                rate_text(row->rate, rate), text);
+    write_cells(
+        is_narrow(columns), pid, device,
+        gs_live_totals_bytes(memory->has_counts, memory->live_bytes, live),
+        gs_live_totals_bytes(memory->has_reserved, memory->reserved_bytes, reserved),
+        gs_live_totals_bytes(memory->has_counts, memory->peak_bytes, peak), growth,
+        rate_text(row->rate, rate), text);
     if (row->ended) {
         gs_text_add(text, "(%s) ", gs_state_ending(process));
     }

@@ -262,10 +262,10 @@ static void put_row(struct gs_text *out, const struct row *row)
         out,
         "<tr><td>%ld<td>%s<td>%s<td>%s<td>%s<td>%s<td><a href=\"/process?pid=%ld\">"
         "report</a> <a href=\"/debug/pprof/heap?pid=%ld\">pprof</a><td>",
-        pid, device, gs_text_bytes(memory->live_bytes, live),
-        gs_text_bytes(memory->reserved_bytes, reserved),
-        gs_text_bytes(memory->peak_bytes, peak), gs_text_count(memory->allocs, count),
-        pid, pid);
+        pid, device, gs_live_totals_bytes(memory->has_counts, memory->live_bytes, live),
+        gs_live_totals_bytes(memory->has_reserved, memory->reserved_bytes, reserved),
+        gs_live_totals_bytes(memory->has_counts, memory->peak_bytes, peak),
+        memory->has_counts ? gs_text_count(memory->allocs, count) : "-", pid, pid);
     put_foreign(out, row->container);
     gs_text_add(out, "<td>");
     put_foreign(out, row->command);

@@ -102,6 +102,25 @@ for way in shared static linked; do
   add_case "control answers $way" control_answers_case "$way"
 done
 
+# What is not known is no 0. Only here: GPUSHIM_TRACK=off counts nothing, and yet its pool has memory; without a
+# pool nothing is reserved.
+control_unknown_case() {
+  local untracked unpooled
+
+  control_start untracked GPUSHIM_TRACK=off -- "$apps/asked_$1" "$PWD/over"
+  untracked=$pid
+  control_start unpooled GPUSHIM_POOL=off -- "$apps/asked_$1" "$PWD/over"
+  unpooled=$pid
+  ask stats stats "$untracked" "$unpooled"
+  ask top top
+  control_end
+  expect_text stats.out '^  GPU 0 [0-9a-f:.]+: not recorded [(]GPUSHIM_TRACK=off[)], [1-9][0-9.]* MiB reserved$'
+  expect_text stats.out '^  GPU 0 [0-9a-f:.]+: 1[.]00 MiB live, peak 1[.]00 MiB, 1 allocation in all$'
+  expect_text top.out "^ +$untracked +0 +- +[1-9][0-9.]* MiB +- +- +-  [(]not recorded[)] "
+  expect_text top.out "^ +$unpooled +0  1[.]00 MiB +-  1[.]00 MiB +- "
+}
+add_case "control answers what is not known" control_unknown_case shared
+
 # A scope's memory goes and comes from outside, by number or name; what cannot be is told.
 control_release_case() {
   local name own=released.$BASHPID # of no other run's program

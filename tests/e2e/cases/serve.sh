@@ -345,6 +345,17 @@ PYTHON
 }
 add_case "serve pages" serve_page_case
 
+# What is not known is no 0: GPUSHIM_TRACK=off counts nothing, and yet its pool has memory.
+serve_unknown_case() {
+  programs 1 GPUSHIM_TRACK=off
+  serve_start
+  get table /
+  serve_end
+  control_end
+  expect_text table.body '^<tr><td>[0-9]+<td>0<td>-<td>[1-9][0-9.]* MiB<td>-<td>-<td><a '
+}
+add_case "serve pages what is not known" serve_unknown_case
+
 # ---- Who gets nothing ------------------------------------------------------------------
 
 serve_refusal_case() {
