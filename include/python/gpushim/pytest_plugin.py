@@ -366,6 +366,14 @@ def _peak_lines(report, scope, device, size, file):
             + ("" if counted else " (GPUSHIM_OUTPUT=csv lists what the test allocated in all)")]
 
 
+def _fail(outcome, failure):
+    """Lets the test end with this failure."""
+    if hasattr(outcome, "force_exception"):
+        outcome.force_exception(failure)
+    else:  # pluggy before 1.1: an exception from a wrapper would skip the end of all other wrappers
+        outcome._result, outcome._excinfo = None, (type(failure), failure, None)
+
+
 # ---- the plugin ------------------------------------------------------------------------
 
 
@@ -413,7 +421,7 @@ class _Limits:
         if excess and outcome.excinfo:
             item.add_report_section("call", "gpushim", _excess_text(item, scope, excess))
         elif excess:
-            outcome.force_exception(pytest.fail.Exception(_excess_text(item, scope, excess), pytrace=False))
+            _fail(outcome, pytest.fail.Exception(_excess_text(item, scope, excess), pytrace=False))
 
     def pytest_runtest_logreport(self, report):
         if report.when != "teardown":

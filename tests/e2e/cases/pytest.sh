@@ -8,14 +8,16 @@ uses recipes
 limits=$sources/tests/apps/python/limits
 pytest_paths=$sources/include/python:$sources/tests/apps/python
 
-# find_venv: sets `venv` to an environment with pytest and its plugins, which the first case makes, or skips.
+# find_venv [NAME PACKAGE...]: sets `venv` to an environment with pytest and its plugins, or with these packages, which
+# the first case makes, or skips.
 find_venv() {
   local packages=(pytest pytest-xdist pytest-asyncio)
 
+  [[ $# -eq 0 ]] || packages=("${@:2}")
   need flock
   need_file "$cuda_path/libcudart.so.13"
   need_file "$build/gpushim"
-  venv=$scratch/pytest
+  venv=$scratch/${1:-pytest}
   exec 9>"$venv.lock"
   flock 9
   if [[ ! -e $venv.made && ! -e $venv.lacks ]]; then
@@ -266,6 +268,35 @@ PYTHON
     'deep test_pools.py:20' '... 7 frames' 'test_deep_fails test_pools.py:24'
 }
 add_case "pytest pools" pytest_pools_case
+
+# Debian 12's pytest and pluggy. Alone sees a wrapper use what pluggy has from 1.1 on.
+pytest_old_case() {
+  find_venv pytest-old pytest==7.2.1 pluggy==1.0.0
+  cat >test_old.py <<'PYTHON'
+import cuda
+import pytest
+
+kept = []
+
+
+@pytest.mark.gpu_limit_leaks("0 B")
+def test_leak_fails():
+    print("shown")
+    kept.append(cuda.malloc(1 << 20))
+
+
+@pytest.mark.gpu_limit_leaks("0 B")
+def test_passes():
+    print("hidden")
+PYTHON
+  run_pytest old PATH="$build:$PATH" PYTHONPATH="$PWD:$pytest_paths" -- --gpushim --rootdir . test_old.py
+  expect_status old 1
+  expect_text old.out '^1[.]00 MiB \(1048576 B\) on GPU 0 left by test_leak_fails, gpu_limit_leaks allows 0 B$'
+  expect_text old.out '^shown$'
+  expect_no_text old.out 'hidden|Error'
+  expect_text old.out '1 failed, 1 passed'
+}
+add_case "pytest 7 of Debian 12" pytest_old_case
 
 # With the library missing, pytest starts again: before it reads a conftest.py, with all of its arguments.
 pytest_restart_case() {
