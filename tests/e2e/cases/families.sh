@@ -163,9 +163,10 @@ families_fills_case() {
 }
 add_case "families a cache grows behind the program's line" families_fills_case
 
-# Who had the memory at the peak: what is freed since, and the tensor that made the peak.
+# Who had the memory at the peak: what is freed since, and the tensor that made the peak. Alone sees files count what
+# no tensor had as memory of the line that made the cache grow first.
 families_peak_case() {
-  torch_like right GPUSHIM_VERBOSE=2 GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=out.json
+  torch_like right GPUSHIM_VERBOSE=2 GPUSHIM_OUTPUT=json,csv,collapsed-peak,pprof GPUSHIM_OUTPUT_FILE=out
   expect_text shim.err '^==[0-9]+== Peak of GPU 0: 15[.]0 MiB at [^,]*, 15[.]0 MiB of it freed since$'
   expect_text shim.err '^==[0-9]+== 2[.]00 KiB of this peak were cached by PyTorch$'
   expect_text shim.err '^==[0-9]+== PEAK 1: 6[.]00 MiB in 1 allocation \(40[.]0 % of the peak\)$'
@@ -175,6 +176,9 @@ families_peak_case() {
   expect_text shim.err '^==[0-9]+==     #0 Block[.]forward +train[.]py:[0-9]+$'
   expect_equal "tensors at the peak" 4 "$(grep -o '"call": "tensor of PyTorch"' out.json | wc -l)"
   expect_equal "cached: four now, one place then" 5 "$(grep -o '"cached_by": "PyTorch"' out.json | wc -l)"
+  expect_equal "cached, of no line" 'GPU 0;cached by PyTorch 2048' "$(grep 'cached by' out.collapsed-peak)"
+  expect_text out.csv '^0,device,PyTorch,cuMemAlloc,,,,\[no call stack\],0,0,0,0,2048,'
+  grep -aq '\[cached by PyTorch\]' out.pb || fail "the profile has no frame for what is cached"
 }
 add_case "families tensors at the peak" families_peak_case
 

@@ -80,7 +80,9 @@ static void put_group(const struct gs_export *export, struct gs_export_out *out,
         gs_out_text(out, ";cached by ");
         put_name(out, gs_report_cached_by(group));
     }
-    gs_export_put_frames(export, out, group->stack);
+    if (group->stack != 0 || !gs_report_cached_by(group)) {
+        gs_export_put_frames(export, out, group->stack);
+    }
     gs_out_char(out, ' ');
     gs_out_number(out, gs_likely(group->likely_bytes));
     gs_out_char(out, '\n');

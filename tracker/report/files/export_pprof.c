@@ -64,7 +64,13 @@ enum {
 
 /* Locations without code, for stacks that are missing or truncated. Their ids follow
  * those of the snapshot's locations. */
-enum { PSEUDO_NO_STACK, PSEUDO_MORE_FRAMES, PSEUDO_TOO_SMALL, PSEUDO_COUNT };
+enum {
+    PSEUDO_NO_STACK,
+    PSEUDO_MORE_FRAMES,
+    PSEUDO_TOO_SMALL,
+    PSEUDO_CACHED,
+    PSEUDO_COUNT
+};
 
 struct profile {
     const struct gs_export *export;
@@ -72,6 +78,7 @@ struct profile {
     struct gs_proto_strings strings;
     struct gs_proto_strings functions;      /* "name\nfile": its number + 1 is the id */
     struct gs_proto message, inner, packed; /* for one message at a time */
+    const char *cached_by; /* the framework of PSEUDO_CACHED; NULL: none */
     bool failed;
 };
 
@@ -148,8 +155,10 @@ static void put_stream(struct profile *profile, const struct gs_sample *sample)
     }
 }
 
-/* Returns its stack, which may be NULL. The caller adds values and labels. */
-static const struct gs_export_stack *put_places(struct profile *profile, uint32_t id)
+/* Returns its stack, which may be NULL. The caller adds values and labels. In: `missing`
+ * is the pseudo location of a stack that is not known. */
+static const struct gs_export_stack *put_places(struct profile *profile, uint32_t id,
+                                                unsigned missing)
 {
     const struct gs_export *export = profile->export;
     const struct gs_export_stack *stack = gs_export_stack(export, id);
@@ -158,8 +167,8 @@ static const struct gs_export_stack *put_places(struct profile *profile, uint32_
 
     gs_proto_clear(packed);
     if (!stack || stack->begin == stack->end) {
-        gs_proto_varint(packed, pseudo + (id == GS_STACK_TOO_SMALL ? PSEUDO_TOO_SMALL
-                                                                   : PSEUDO_NO_STACK));
+        gs_proto_varint(packed,
+                        pseudo + (id == GS_STACK_TOO_SMALL ? PSEUDO_TOO_SMALL : missing));
     }
     for (uint32_t i = stack ? stack->begin : 0; stack && i < stack->end; i++) {
         uint32_t frame = export->frames[stack->first + i];
@@ -201,7 +210,8 @@ static void put_sample(struct profile *profile, const struct gs_sample *sample)
     if (sample->stack == GS_STACK_NOT_SAMPLED) {
         return;
     }
-    const struct gs_export_stack *stack = put_places(profile, sample->stack);
+    const struct gs_export_stack *stack =
+        put_places(profile, sample->stack, PSEUDO_NO_STACK);
     put_values(profile, values);
     put_labels(profile, stack, sample->device, sample->api, sample->kind);
     put_stream(profile, sample);
@@ -216,7 +226,10 @@ static void put_peak_site(struct profile *profile, const struct gs_group *held)
     if (held->stack == GS_STACK_NOT_SAMPLED) {
         return;
     }
-    const struct gs_export_stack *stack = put_places(profile, held->stack);
+    const char *cached_by = gs_report_cached_by(held);
+    profile->cached_by = cached_by ? cached_by : profile->cached_by;
+    const struct gs_export_stack *stack =
+        put_places(profile, held->stack, cached_by ? PSEUDO_CACHED : PSEUDO_NO_STACK);
     put_values(profile, values);
     put_labels(profile, stack, held->device, held->api, held->kind);
     put_message(profile, PROFILE_SAMPLE);
@@ -377,10 +390,15 @@ static void put_location(struct profile *profile, uint64_t id, uint64_t mapping,
 static void put_locations(struct profile *profile)
 {
     const struct gs_export *export = profile->export;
+    char cached[64] = "[cached]";
+    if (profile->cached_by) {
+        (void)snprintf(cached, sizeof(cached), "[cached by %s]", profile->cached_by);
+    }
     const char *const pseudo_names[PSEUDO_COUNT] = {
         [PSEUDO_NO_STACK] = gs_report_no_stack(0).frame,
         [PSEUDO_MORE_FRAMES] = "[more frames]",
-        [PSEUDO_TOO_SMALL] = gs_report_no_stack(GS_STACK_TOO_SMALL).frame};
+        [PSEUDO_TOO_SMALL] = gs_report_no_stack(GS_STACK_TOO_SMALL).frame,
+        [PSEUDO_CACHED] = cached};
     uint64_t id = 0;
 
     while (id < export->location_count) {

@@ -276,6 +276,7 @@ static size_t join_cached(const struct search *search, struct gs_peak *peak,
         } else if (cached->held.count == 0) {
             *cached = *place;
             cached->held.cached_by = (uint8_t)row;
+            cached->held.stack = 0; /* of no line: the parts have those */
         } else {
             gs_group_sum(&cached->held, &place->held);
             cached->live_bytes += place->live_bytes;
