@@ -5,20 +5,13 @@
  */
 #include <ctype.h>
 #include <limits.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "shim/report/leak_rules.h"
-#include "shim/report/write_rules.h"
 #include "shim/settings/options.h"
 #include "shim/settings/options_lists.h"
 #include "shim/settings/options_table.h"
-#include "shim/settings/output.h"
-#include "shim/settings/output_ours.h"
 #include "shim/tools/launcher/launcher.h"
 #include "shim/tools/replay/replay.h"
 
@@ -137,7 +130,7 @@ static const struct {
 #include "shim/control/requests.def"
 };
 
-static const char *word_of(enum gs_verb verb)
+const char *gs_arguments_word(enum gs_verb verb)
 {
     size_t i = 0;
     while (verbs[i].verb != verb) {
@@ -239,7 +232,7 @@ __attribute__((noreturn)) static void unknown_option(enum gs_verb verb, const ch
     char meant[NAME_BYTES];
     int length = (int)strcspn(word, "=");
     const char *space = verb == GS_VERB_RUN ? "" : " ",
-               *of = verb == GS_VERB_RUN ? "" : word_of(verb);
+               *of = verb == GS_VERB_RUN ? "" : gs_arguments_word(verb);
     nearest(verb, word, (size_t)length, meant);
     if (strncmp(word, "--help=", 7) == 0) {
         gs_launcher_fail(GS_EXIT_USAGE, "--help takes all or no value");
@@ -468,7 +461,7 @@ static char **take_verb_option(char **words, struct gs_arguments *out)
                                          : *++words;
     if (!*value) {
         gs_launcher_fail(GS_EXIT_USAGE, "%s needs a value (see gpushim %s --help)", word,
-                         word_of(out->verb));
+                         gs_arguments_word(out->verb));
     }
     return words;
 }
@@ -523,140 +516,6 @@ static size_t take_words_of_replay(char **words, struct gs_arguments *out)
     return files;
 }
 
-static bool is_set_here(enum gs_option_row row)
-{
-    return gs_arguments_is_set(gs_options_table[row].name);
-}
-
-/* A run of hours would say at its end that the file is somebody else's. */
-static void refuse_foreign_files(void)
-{
-    static const enum gs_option_row rows[] = {GS_OPTION_ROW_output_file,
-                                              GS_OPTION_ROW_metrics_file};
-    const char *formats = getenv(gs_options_table[GS_OPTION_ROW_output].name);
-    char name[NAME_BYTES];
-    struct stat there;
-    gs_output_ours_force(gs_value_now(GS_OPTION_ROW_force) != 0);
-    for (size_t i = 0; i < GS_ARRAY_LEN(rows); i++) {
-        const char *path = getenv(gs_options_table[rows[i]].name);
-        /* Several formats have names of their own, and a "%" stands for more. */
-        bool exact =
-            rows[i] == GS_OPTION_ROW_metrics_file || (formats && !strchr(formats, ','));
-        if (is_set_here(rows[i]) && exact && path && !strchr(path, '%') &&
-            lstat(path, &there) == 0 && S_ISREG(there.st_mode) &&
-            !gs_output_is_ours(path)) {
-            gs_launcher_fail(GS_EXIT_USAGE, "%s=%.400s: %s",
-                             gs_option_argument(gs_options_table[rows[i]].name, name),
-                             path, gs_output_error_text(ENOTUNIQ));
-        }
-    }
-}
-
-/* What the verb writes instead. */
-static const char *written_by(enum gs_verb verb)
-{
-    switch (verb) {
-    case GS_VERB_HTML:
-    case GS_VERB_TIMELINE:
-        return "the file of -o";
-    case GS_VERB_EXPORT:
-        return "the FORMAT behind the PID to standard output";
-    case GS_VERB_SERVE:
-        return "no files";
-    default:
-        return "text to standard output";
-    }
-}
-
-/* Options that name a file to write have no effect where no process runs. A process that
- * is attached to writes them, but for a trace, which has an end of its own. */
-static void refuse_outputs(const struct gs_arguments *arguments)
-{
-    static const enum gs_option_row rows[] = {
-        GS_OPTION_ROW_output, GS_OPTION_ROW_output_file, GS_OPTION_ROW_output_interval_ms,
-        GS_OPTION_ROW_metrics_file, GS_OPTION_ROW_trace_file};
-    char name[NAME_BYTES];
-    bool writes = arguments->verb == GS_VERB_CDI ||
-                  (arguments->verb == GS_VERB_REPORT && !arguments->summary);
-    if (arguments->verb == GS_VERB_ATTACH) {
-        if (is_set_here(GS_OPTION_ROW_trace_file)) {
-            gs_help_refuse(GS_VERB_ATTACH,
-                           "attach: --trace-file: a trace of a running process is "
-                           "recorded by gpushim trace PID FILE");
-        }
-        refuse_foreign_files();
-        return;
-    }
-    for (size_t i = 0; i < GS_ARRAY_LEN(rows) && !writes; i++) {
-        if (is_set_here(rows[i])) {
-            gs_help_refuse(arguments->verb, "%s has no effect: gpushim %s%s writes %s",
-                           gs_option_argument(gs_options_table[rows[i]].name, name),
-                           word_of(arguments->verb),
-                           arguments->summary ? " --summary" : "",
-                           written_by(arguments->verb));
-        }
-    }
-}
-
-/* Why the library would not read a file of rules, which has to be a regular one; NULL: it
- * reads it. In /dev/null there are no rules. */
-static const char *why_no_rules(const char *path, bool written)
-{
-    struct stat there;
-    if (access(path, R_OK) != 0) {
-        return written && errno == ENOENT ? NULL : gs_output_error_text(errno);
-    }
-    if (stat(path, &there) != 0) {
-        return gs_output_error_text(errno);
-    }
-    if (S_ISDIR(there.st_mode)) {
-        return gs_output_error_text(EISDIR);
-    }
-    return S_ISREG(there.st_mode) || strcmp(path, "/dev/null") == 0
-               ? NULL
-               : "not a regular file";
-}
-
-/* Without their rules a run of hours would report known leaks as new ones, and a check
- * for CI would pass with a budget that is misspelt. A file that the run writes may be
- * missing. read: whether rules that are no rules are refused, too. */
-static void refuse_missing_rules(bool read)
-{
-    const char *list = getenv(gs_options_table[GS_OPTION_ROW_suppressions].name);
-    bool writes = getenv(gs_options_table[GS_OPTION_ROW_write_suppressions].name) != NULL;
-    char path[GS_OPTIONS_PATH_BYTES];
-    if (!list || !is_set_here(GS_OPTION_ROW_suppressions)) {
-        return;
-    }
-    for (size_t length; *list; list += length + (list[length] == ':')) {
-        length = strcspn(list, ":");
-        (void)snprintf(path, sizeof(path), "%.*s", (int)length, list);
-        const char *problem = length ? why_no_rules(path, writes) : NULL;
-        if (problem) {
-            gs_launcher_fail(GS_EXIT_USAGE, "--suppressions: cannot read %.400s: %s",
-                             path, problem);
-        }
-        problem = read && length && access(path, F_OK) == 0 ? gs_rules_fault(path) : NULL;
-        if (problem) {
-            gs_launcher_fail(GS_EXIT_USAGE, "--suppressions: %.600s", problem);
-        }
-    }
-}
-
-/* As refuse_foreign_files, of the file to which rules are added. */
-static void refuse_foreign_rules(void)
-{
-    const char *path = getenv(gs_options_table[GS_OPTION_ROW_write_suppressions].name);
-    if (!path || !path[0] || strchr(path, '%') ||
-        !is_set_here(GS_OPTION_ROW_write_suppressions)) {
-        return;
-    }
-    const char *problem = gs_rules_refusal(path);
-    if (problem) {
-        gs_launcher_fail(GS_EXIT_USAGE, "--write-suppressions=%.400s: %s", path, problem);
-    }
-}
-
 /* Moves the files after a verb to the front of the words, and reads the options among
  * them. */
 static void take_files(char **words, struct gs_arguments *out)
@@ -705,21 +564,19 @@ void gs_arguments_read(char **words, struct gs_arguments *out)
     }
     out->verb = plain ? GS_VERB_RUN : verb_of(*words);
     if (out->verb == GS_VERB_RUN) {
-        refuse_foreign_files();
-        refuse_missing_rules(true);
-        refuse_foreign_rules();
+        gs_arguments_refuse(out);
         return;
     }
     if (out->verb == GS_VERB_REPLAY || out->verb == GS_VERB_ADVISE) {
         out->command++;
         if (take_words_of_replay(out->command, out) == 0) {
-            gs_help_refuse(out->verb, "%s: no TRACE is given", word_of(out->verb));
+            gs_help_refuse(out->verb, "%s: no TRACE is given",
+                           gs_arguments_word(out->verb));
         }
     } else {
         take_files(words + 1, out);
     }
-    refuse_outputs(out);
-    refuse_missing_rules(out->verb != GS_VERB_CDI); /* which reads its words itself */
+    gs_arguments_refuse(out);
 }
 
 void gs_arguments_print_set(void)

@@ -98,6 +98,11 @@ void gs_arguments_set(const char *variable, const char *value);
 bool gs_arguments_is_set(const char *variable);
 /* The variables that options set, in their order; NULL behind the last one. */
 const char *gs_arguments_set_at(size_t index);
+/* The word of a verb that is not GS_VERB_RUN. */
+const char *gs_arguments_word(enum gs_verb verb);
+/* Ends the command with GS_EXIT_USAGE and a line if an option could have no effect here,
+ * or its file cannot be used. refuse.c. */
+void gs_arguments_refuse(const struct gs_arguments *arguments);
 /* The subcommand that a word is likely meant to be; NULL: none is near, or it is one. */
 const char *gs_arguments_verb_near(const char *word);
 /* Writes the variables that options set, as words "NAME=value " for a shell. */
