@@ -48,6 +48,8 @@ void gs_options_log_idle(const struct gs_options *options, char *const *env,
     const unsigned row = GS_OPTION_ROW_verify_us;
     char number[GS_OPTION_SIZE_BYTES];
     const char *us = gs_option_value_text(&gs_options_table[row], options, true, number);
+    static const char no_blocks[] =
+        "with GPUSHIM_POOL=off the driver serves each request";
     const struct idle all[] = {
         /* Options on which a person or a script relies, whatever else is off. */
         {"GPUSHIM_ERROR_EXITCODE", options->error_exitcode != 0, !on,
@@ -56,6 +58,16 @@ void gs_options_log_idle(const struct gs_options *options, char *const *env,
         {"GPUSHIM_ERROR_EXITCODE", options->error_exitcode != 0, untracked,
          "with GPUSHIM_TRACK=off nothing is checked; the program ends with its own "
          "status"},
+        {"GPUSHIM_MEM_LIMIT", options->mem_limit != gs_share_percent(100), !on,
+         "with GPUSHIM_ENABLE=off no memory is limited"},
+        {"GPUSHIM_OUTPUT", options->output[0], !on,
+         "with GPUSHIM_ENABLE=off there is no report; no file is written"},
+        {"GPUSHIM_STATE_FILE", options->state_file[0], !on,
+         "with GPUSHIM_ENABLE=off there is nothing to keep; no file is made"},
+        {"GPUSHIM_METRICS_FILE", options->metrics_file[0], !on,
+         "with GPUSHIM_ENABLE=off there is nothing to count; no file is written"},
+        {"GPUSHIM_TRACE_FILE", options->trace_file[0], !on,
+         "with GPUSHIM_ENABLE=off there is nothing to record; no file is made"},
         {"GPUSHIM_DUMP_SIGNAL", options->dump_signal[0], !on,
          "with GPUSHIM_ENABLE=off there is nothing to report; the signal is left as it "
          "is, and may end the program"},
@@ -90,6 +102,17 @@ void gs_options_log_idle(const struct gs_options *options, char *const *env,
          "without device nothing comes from the pool"},
         {"GPUSHIM_MANAGED_POOL", options->managed_pool && pools && !options->host_pool,
          unpooled, "without device nothing comes from the pool"},
+        {"GPUSHIM_POOL_SEGMENT", gs_options_given(env, "GPUSHIM_POOL_SEGMENT"), unpooled,
+         no_blocks},
+        {"GPUSHIM_POOL_SIZE_CLASSES", options->pool_size_classes[0], unpooled, no_blocks},
+        {"GPUSHIM_POOL_CARVE", options->pool_carve == GS_CARVE_MODE_ON, unpooled,
+         no_blocks},
+        {"GPUSHIM_POOL_CACHE", gs_options_given(env, "GPUSHIM_POOL_CACHE"), unpooled,
+         no_blocks},
+        {"GPUSHIM_POOL_LIMIT", gs_options_given(env, "GPUSHIM_POOL_LIMIT"), unpooled,
+         no_blocks},
+        {"GPUSHIM_POOL_RELEASE", gs_options_given(env, "GPUSHIM_POOL_RELEASE"), unpooled,
+         no_blocks},
         {"GPUSHIM_WARMUP", options->warmup[0], unpooled,
          "with GPUSHIM_POOL=off there are no blocks to allocate ahead"},
         {"GPUSHIM_PRESSURE", options->pressure[0], unpooled,

@@ -141,7 +141,12 @@ for setting in REPORT_ON=term STATE_FILE=s INTERVAL=90s LEAK_SCAN=on WRITE_SUPPR
   add_case "options ${setting%=*} without TRACK" idle_option_case GPUSHIM_TRACK=off \
     "GPUSHIM_$setting" "GPUSHIM_$setting: with GPUSHIM_TRACK=off there is no"
 done
-for setting in WARMUP=4K:2 ASYNC=pool FREE_SYNC=lazy POOL_VMM=on; do
+for setting in MEM_LIMIT=1G OUTPUT=json STATE_FILE=s METRICS_FILE=m TRACE_FILE=t; do
+  add_case "options ${setting%=*} without ENABLE" idle_option_case GPUSHIM_ENABLE=off \
+    "GPUSHIM_$setting" "GPUSHIM_$setting: with GPUSHIM_ENABLE=off "
+done
+for setting in WARMUP=4K:2 ASYNC=pool FREE_SYNC=lazy POOL_VMM=on POOL_SEGMENT=2M POOL_SIZE_CLASSES=4K,1M \
+  POOL_CARVE=on POOL_CACHE=0 POOL_LIMIT=50% POOL_RELEASE=0; do
   add_case "options ${setting%=*} without POOL" idle_option_case GPUSHIM_POOL=off \
     "GPUSHIM_$setting" "GPUSHIM_$setting: with GPUSHIM_POOL=off "
 done
