@@ -22,7 +22,7 @@ static const struct gs_export_counter counters[] = {
     {"idle_bytes", "bytes"},    /* held, but in no live block */
     {"pressed_bytes", "bytes"}, /* returned to the driver because memory was short */
     {"retried", "count"},       /* other calls repeated after a reclaim */
-    {"native_calls", "count"},  /* had each allocation and each free been a driver call */
+    {"native_calls", "count"},  /* had each request and each free been a driver call */
     {"frees_waited", "count"},  /* frees that waited for the device */
     {"frees_waited_ns", "ns"},  /* total time of their waits */
     {"frees_idle", "count"},    /* frees that found the device idle */

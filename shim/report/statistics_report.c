@@ -26,7 +26,7 @@ void gs_statistics_report(const struct gs_statistics *statistics,
     out->rounded_bytes = stats->given_bytes;
     out->driver_calls = stats->driver_calls;
     out->driver_ns = stats->driver_ns;
-    out->native_calls = stats->allocs + stats->frees;
+    out->native_calls = stats->allocs + stats->failed + stats->frees;
     out->aged_bytes = stats->aged_bytes;
     out->pressed_bytes = stats->maintenance_bytes - stats->aged_bytes + stats->trim_bytes;
     out->retried = statistics->retried;
