@@ -115,6 +115,9 @@ __attribute__((noreturn)) static void not_found(const struct gs_arguments *argum
                              option + 2, option);
         }
     }
+    if (!word[0]) {
+        gs_launcher_fail(GS_EXIT_NOT_FOUND, "the name of the command is empty");
+    }
     const char *near = gs_arguments_verb_near(word);
     gs_launcher_fail(GS_EXIT_NOT_FOUND, "%s: command not found%s%s%s", word,
                      near ? ": did you mean gpushim " : "", near ? near : "",
@@ -169,8 +172,9 @@ void gs_command_find(const struct gs_arguments *arguments, struct gs_command *ou
         gs_launcher_fail(GS_EXIT_CANNOT_RUN, "%s: not executable", word);
     }
     for (unsigned hops = 0; hops < HOPS && interpreter_of(out->path, next); hops++) {
-        if (access(next, F_OK) != 0) {
-            break; /* the kernel reports it */
+        if (access(next, F_OK) != 0) { /* of the kernel it would be the script's error */
+            gs_launcher_fail(GS_EXIT_NOT_FOUND, "%s: its interpreter %s: no such file",
+                             word, next);
         }
         memcpy(out->path, next, PATH_MAX);
         out->is_script = true;

@@ -181,7 +181,9 @@ const char *gs_ask_why_none(pid_t pid)
     }
     if (!preloaded) {
         const char *launcher = gs_ask_why_launcher(pid);
-        return launcher ? launcher : "it runs without libgpushim.so";
+        return launcher ? launcher
+                        : "it runs without libgpushim.so (gpushim attach "
+                          "records it from now on)";
     }
     if (is_off(pid, "GPUSHIM_ENABLE")) {
         return "it was started with GPUSHIM_ENABLE=off";

@@ -632,7 +632,7 @@ control_none_case() {
   kill "$pid"
   wait "$pid"
   ask ended stats "$pid"
-  expect_told plain "it runs without libgpushim.so"
+  expect_told plain "it runs without libgpushim.so (gpushim attach records it from now on)"
   expect_told ended "no such process"
   ask word stats 0
   ask name stats no-such-program
@@ -930,7 +930,7 @@ PYTHON
   ask all stats --all
   kill -0 "$pid" || fail "it was ended"
   kill "$pid"
-  expect_told one "it runs without libgpushim.so"
+  expect_told one "it runs without libgpushim.so (gpushim attach records it from now on)"
   expect_no_text all.err "process $pid"
 }
 add_case "control of a squatted name" control_squatted_case

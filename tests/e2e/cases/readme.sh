@@ -101,7 +101,7 @@ readme_goals_case() {
       continue
     elif [[ $command == *' '@(pause|dump)' PID' ]]; then # what they do to a program: pause.sh, control.sh
       readme_run "$number" "${command/PID/$$}"
-      expect_text "$number.out" "^gpushim: process $$: it (does not use CUDA|runs without libgpushim.so)\$"
+      expect_text "$number.out" "^gpushim: process $$: it (does not use CUDA|runs without libgpushim.so [(]gpushim attach .*)\$"
       continue
     fi
     readme_run "$number" "$command; echo status \$?"
