@@ -310,6 +310,21 @@ static bool names_library_option(const char *word)
     return find_row(word, strcspn(word, "="), &unused) || find_off(word, &unused);
 }
 
+/* Sets an option's variable. A second --suppressions or --output adds to the first. */
+static void set_or_add(const struct option_row *row, const char *value)
+{
+    const bool rules = row->option == &gs_options_table[GS_OPTION_ROW_suppressions],
+               formats = row->option == &gs_options_table[GS_OPTION_ROW_output];
+    const char *before = rules || formats ? getenv(row->variable) : NULL;
+    char *both = NULL;
+    if (before && before[0] && value[0] && gs_arguments_is_set(row->variable) &&
+        asprintf(&both, "%s%c%s", before, rules ? ':' : ',', value) >= 0) {
+        value = both;
+    }
+    gs_arguments_set(row->variable, value);
+    free(both);
+}
+
 /* Reads the option at *words; returns its last word. */
 static char **take_option(char **words, struct gs_arguments *out)
 {
@@ -350,7 +365,7 @@ static char **take_option(char **words, struct gs_arguments *out)
         gs_value_check(row.option, NULL, value);
     }
     out->log_file |= strcmp(row.variable, "GPUSHIM_LOG_FILE") == 0;
-    gs_arguments_set(row.variable, value);
+    set_or_add(&row, value);
     return words;
 }
 
