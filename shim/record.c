@@ -192,8 +192,7 @@ uint32_t gs_record_part_stack(struct gs_state *state)
 /* Kinds that both host and device may read and write, besides pinned memory. */
 #define SHARED                                                                           \
     (SET(MANAGED) | SET(REGISTERED) | SET(PHYSICAL_HOST) | SET(IMPORTED) | SET(MAPPED))
-/* Kinds that are traced (docs/traces.md), and in the sums by call site (docs/outputs.md,
- * "pprof"). */
+/* Kinds that are traced (docs/traces.md), and whose lifetimes are known. */
 #define TRACED (SET(DEVICE) | SET(ASYNC) | SET(MANAGED) | SET(PINNED))
 
 static void trace_made(const struct gs_call *call, uint64_t addr, size_t bytes,
@@ -237,23 +236,23 @@ struct gs_allocation gs_record_describe(struct gs_state *state,
                               gs_record_is_detailed() ? in_scope(state, stack) : stack);
 }
 
-/* Reports the allocation to the tracker. `watched`: it may be in a scope; `tallied`: also
- * to the sums and lifetimes, if kept. */
+/* Reports the allocation to the tracker. `watched`: it may be in a scope, and counts for
+ * the sums by call site, if kept; `lives`: its lifetime does, too. */
 static inline __attribute__((always_inline)) uint32_t
 record(struct gs_state *state, const struct gs_call *call, uint64_t key, size_t bytes,
-       struct gs_block *block, uint32_t stack, bool watched, bool tallied)
+       struct gs_block *block, uint32_t stack, bool watched, bool lives)
 {
     struct gs_allocation allocation = allocation_of_call(call, key, bytes, stack);
     bool by_id = block || call->by_id;
     enum gs_status status;
     uint32_t id = 0;
-    if (tallied) {
+    if (watched) {
         gs_tracker_tally(state->tracker, &allocation);
     }
-    if (tallied && churn) {
+    if (lives && churn) {
         gs_churn_add(churn, &allocation);
     }
-    if (tallied && pinned && call->kind == GS_MEMORY_PINNED) {
+    if (lives && pinned && call->kind == GS_MEMORY_PINNED) {
         gs_pinned_uses_add(pinned, &allocation);
     }
     if (watched && __atomic_load_n(&is_scoped, __ATOMIC_RELAXED)) {

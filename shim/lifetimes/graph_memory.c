@@ -471,6 +471,7 @@ static enum gs_status record(struct gs_tracker *tracker, struct gs_graph_exec *e
         struct gs_allocation alloc = memory->allocs[i];
         uint32_t id = 0;
         alloc.stream = exec->inside[i] ? 0 : stream;
+        gs_tracker_tally(tracker, &alloc);
         if (gs_tracker_add_scoped(tracker, &alloc, exec->inside[i], &id) != GS_OK) {
             status = GS_ERR_HOST_NOMEM;
             id = 0;

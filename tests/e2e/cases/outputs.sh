@@ -363,6 +363,19 @@ for way in $(ways_of leaky); do
   add_case "outputs csv $way" outputs_csv_case "$way"
 done
 
+# Memory of every kind counts in all that was allocated. Alone sees a kind count what is live as all that it ever was.
+outputs_csv_kinds_case() {
+  need_file "$apps/$1"
+  preloaded shim GPUSHIM_OUTPUT=csv,json GPUSHIM_OUTPUT_FILE=r -- "$apps/$1"
+  expect_equal "allocations" "$(json_get r.json summary allocs)" \
+    "$(csv_rows r.csv total_count | awk '{ sum += $1 } END { print sum }')"
+  csv_rows r.csv total_bytes peak_bytes function | awk '$1 < $2' >more
+  [[ ! -s more ]] || fail "more at the peak than in all: $(<more)"
+}
+for program in registered_linked virtual_linked vmm_linked graphmem_linked arrays_linked imports_linked external_linked; do
+  add_case "outputs csv of ${program%_*}" outputs_csv_kinds_case "$program"
+done
+
 # Names with all that a table could trip over.
 outputs_csv_names_case() {
   local name=$'a,"b"\n\xff;c'
