@@ -40,7 +40,8 @@ const char *gs_live_totals_bytes(bool known, uint64_t bytes, char out[24])
     return known ? gs_text_bytes(bytes, out) : "-";
 }
 
-/* Reads the pool's reserved bytes of a device, as of a moment ago. False: not known. */
+/* Reads the pool's reserved bytes of a device, as of a moment ago. False: not known,
+ * or there is no pool. */
 static bool read_reserved(int fd, const struct gs_state_header *header, unsigned device,
                           uint64_t *out)
 {
@@ -53,7 +54,7 @@ static bool read_reserved(int fd, const struct gs_state_header *header, unsigned
                annex + offsetof(struct gs_statistics_file, sets) +
                    ((current - 1) * GS_MAX_DEVICES + device) * sizeof(statistics),
                &statistics, sizeof(statistics)) ||
-        statistics.at_ns == 0) {
+        statistics.at_ns == 0 || statistics.pool.allocs == 0) {
         return false;
     }
     *out = statistics.pool.reserved_bytes;

@@ -33,6 +33,15 @@ top() {
 
 # ---- Plain text ----------------------------------------------------------------------
 
+# A state file of a program without a pool. Only here: it has statistics of the pool, all of them 0.
+top_no_pool_case() {
+  start_programs 1 GPUSHIM_POOL=off
+  top file live/0.state
+  end_programs
+  expect_text file.out '^ +[0-9]+ +0  6[.]01 MiB +-  6[.]01 MiB +- +[^ ]+  rank 0: '
+}
+add_case "top of a program without a pool" top_no_pool_case
+
 # In a pipe: once. The figures are those of the report, for a folder and for a file.
 top_plain_case() {
   start_programs 3
