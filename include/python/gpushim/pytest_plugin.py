@@ -332,6 +332,8 @@ def _excess_text(item, scope, excess):
         report, problem = _sites.report(), None
     except _sites.Missing as missing:
         report, problem = None, str(missing)
+    if report and report["options"].get("GPUSHIM_STACK") == "off":
+        report, problem = None, "GPUSHIM_STACK=off"
     lines = []
     for name, device, size, limit in excess:
         what = "live at once in" if name == "gpu_limit_memory" else "left by"

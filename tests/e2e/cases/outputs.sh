@@ -369,8 +369,8 @@ outputs_csv_kinds_case() {
   preloaded shim GPUSHIM_OUTPUT=csv,json GPUSHIM_OUTPUT_FILE=r -- "$apps/$1"
   expect_equal "allocations" "$(json_get r.json summary allocs)" \
     "$(csv_rows r.csv total_count | awk '{ sum += $1 } END { print sum }')"
-  csv_rows r.csv total_bytes peak_bytes function | awk '$1 < $2' >more
-  [[ ! -s more ]] || fail "more at the peak than in all: $(<more)"
+  csv_rows r.csv total_bytes peak_bytes function | awk '$1 < $2' >excess
+  [[ ! -s excess ]] || fail "more at the peak than in all: $(<excess)"
 }
 for program in registered_linked virtual_linked vmm_linked graphmem_linked arrays_linked imports_linked external_linked; do
   add_case "outputs csv of ${program%_*}" outputs_csv_kinds_case "$program"

@@ -298,6 +298,15 @@ PYTHON
 }
 add_case "pytest 7 of Debian 12" pytest_old_case
 
+# Without call stacks the line says why. Alone sees another test's peak blamed, or no line at all.
+pytest_no_stacks_case() {
+  find_venv
+  run_pytest off LD_PRELOAD="$shim" PATH="$build:$PATH" GPUSHIM_STACK=off -- "$limits"
+  expect_sites off.out test_leak_fails 'call sites are missing: GPUSHIM_STACK=off'
+  expect_sites off.out test_small_fails 'call sites are missing: GPUSHIM_STACK=off'
+}
+add_case "pytest limits without call stacks" pytest_no_stacks_case
+
 # With the library missing, pytest starts again: before it reads a conftest.py, with all of its arguments.
 pytest_restart_case() {
   find_venv
