@@ -26,6 +26,7 @@ struct row {
     UT_hash_handle hh; /* by text */
     uint64_t bytes[SUMS], count[SUMS];
     size_t sums_at; /* in the text: where the sums belong */
+    bool has_peak;  /* what it had at the peak is known */
     char text[];    /* the other fields, each with a comma after it */
 };
 
@@ -182,6 +183,14 @@ static const char *describe(struct table *table, const struct gs_group *site,
     return end(table, &table->text);
 }
 
+/* Registered, imported and mapped memory has no peak, nor has that of a state file. */
+static bool is_peak_known(const struct gs_report_data *data, const struct gs_group *site)
+{
+    const unsigned row = gs_totals_row(site->device, site->kind);
+
+    return row < GS_PEAK_ROWS && data->peaks[row].known;
+}
+
 /* Adds to the sum of a call site: the key of `site`. */
 static void add(struct table *table, const struct gs_group *site, enum sum sum,
                 uint64_t bytes, uint64_t count)
@@ -195,6 +204,7 @@ static void add(struct table *table, const struct gs_group *site, enum sum sum,
     if (!row && (row = calloc(1, sizeof(*row) + length + 1))) {
         memcpy(row->text, text, length);
         row->sums_at = sums_at;
+        row->has_peak = is_peak_known(table->export->data, site);
         HASH_ADD_KEYPTR(hh, table->rows, row->text, length, row);
         if (!row->hh.tbl) {
             free(row);
@@ -253,7 +263,7 @@ static void put_row(struct gs_export_out *out, const struct row *row, bool total
 {
     gs_out_bytes(out, row->text, row->sums_at);
     for (unsigned i = 0; i < SUMS; i++) {
-        bool known = i != TOTAL || totals;
+        bool known = i == TOTAL ? totals : i != PEAK || row->has_peak;
 
         if (i > 0) {
             gs_out_char(out, ',');
