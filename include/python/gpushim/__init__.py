@@ -44,6 +44,8 @@ __version__ = "0.1.0"  # of this module; version() is the library's
 ALL_DEVICES: int = -100
 PINNED, REGISTERED, IMPORTED = -1, -2, -3
 EVERYWHERE = -101  # all of these: for allocations and snapshot
+_MEMORY = {ALL_DEVICES: "all devices", PINNED: "pinned memory", REGISTERED: "registered memory",
+           IMPORTED: "imported memory", EVERYWHERE: "all memory"}
 
 _OK, _INACTIVE, _INVALID, _NOT_FOUND, _NO_MEMORY, _TOO_OLD, _AT_START, _OFF, _CUDA, _BUSY = range(10)
 _TEXTS = ("success", "gpushim is not active in this process", "an argument is not valid", "not found",
@@ -52,6 +54,10 @@ _TEXTS = ("success", "gpushim is not active in this process", "an argument is no
 _CLASSES = 131
 _COUNTERS = ("allocs", "frees", "failed", "hits", "misses", "thread_hits", "stream_hits", "global_hits",
              "segments_mapped", "segments_unmapped", "driver_calls", "driver_ns")
+
+
+def _where(device: int) -> str:
+    return _MEMORY.get(device, "device %s" % device)
 
 
 class Error(RuntimeError):
@@ -269,14 +275,14 @@ def _values(of: Type[_Values], raw: Any) -> _Values:
 def statistics(device: int = ALL_DEVICES) -> Statistics:
     """The statistics of a device (its ordinal), of all, or of PINNED, REGISTERED, IMPORTED memory."""
     raw = _Statistics(ctypes.sizeof(_Statistics))
-    _check(_call("statistics", device, ctypes.byref(raw)), "device %s" % device)
+    _check(_call("statistics", device, ctypes.byref(raw)), _where(device))
     return _values(Statistics, raw)
 
 
 def classes(device: int = ALL_DEVICES) -> List[Class]:
     """The pool's classes of block sizes that were used, smallest first."""
     raw = (_Class * _CLASSES)()
-    if not _check(_call("classes", device, raw, ctypes.sizeof(_Class), _CLASSES), "device %s" % device):
+    if not _check(_call("classes", device, raw, ctypes.sizeof(_Class), _CLASSES), _where(device)):
         return []
     return [_values(Class, one) for one in raw if one.hits + one.misses + one.live + one.cached]
 
@@ -293,7 +299,7 @@ class Stretch:
 
     def __init__(self, device: int = ALL_DEVICES) -> None:
         self._last, self._open = Statistics(), ctypes.c_void_p()
-        _check(_call("stretch_begin", device, ctypes.byref(self._open)), "device %s" % device)
+        _check(_call("stretch_begin", device, ctypes.byref(self._open)), _where(device))
 
     @property
     def statistics(self) -> Statistics:
@@ -343,7 +349,7 @@ _ended: List[Tuple[Any, Any]] = []  # the same of off_pressure: other threads ma
 def pressure(device: int = 0) -> Tuple[Level, float]:
     """(the Level of a device, the share of its memory in use). Raises KeyError without a context there."""
     level, share = ctypes.c_int(), ctypes.c_double()
-    _check(_call("get_pressure", device, ctypes.byref(level), ctypes.byref(share)), "device %s" % device)
+    _check(_call("get_pressure", device, ctypes.byref(level), ctypes.byref(share)), _where(device))
     return Level(level.value), share.value
 
 
@@ -409,7 +415,7 @@ def trim(device: int = ALL_DEVICES, bytes: Optional[int] = None) -> int:
     if wanted < 0:
         raise ValueError("trim: %d bytes are fewer than 0" % wanted)
     device, wanted = operator.index(device), min(wanted, _ALL_BYTES)
-    _check(_call("trim", device, wanted, ctypes.byref(given)), "device %s" % device)
+    _check(_call("trim", device, wanted, ctypes.byref(given)), _where(device))
     return given.value
 
 

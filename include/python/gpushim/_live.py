@@ -154,7 +154,7 @@ def allocations(device=gpushim.EVERYWHERE):
         found.append(_allocation(raw.contents))
         return 0
 
-    gpushim._check(gpushim._call("visit_allocations", device, visit, None), "device %s" % device)
+    gpushim._check(gpushim._call("visit_allocations", device, visit, None), gpushim._where(device))
     return found
 
 

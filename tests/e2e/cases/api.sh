@@ -413,6 +413,24 @@ for version in 3.8 3.11 3.13; do
   add_case "api python $version" api_python_case "$version"
 done
 
+# An error names the memory, not the number that stands for it.
+api_python_error_case() {
+  find_python 3.11
+  preloaded shim GPUSHIM_TRACK=off PYTHONPATH="$sources/include/python" -- "$python" -SBc '
+import ctypes, gpushim
+ctypes.CDLL("libcudart.so.13").cudaFree(None)
+for device in (gpushim.EVERYWHERE, gpushim.PINNED, 1):
+    try:
+        gpushim.snapshot(device)
+    except gpushim.Error as error:
+        print(error)'
+  expect_status shim 0
+  expect_equal "what is said" 'all memory: switched off by an option
+pinned memory: switched off by an option
+device 1: switched off by an option' "$(<shim.out)"
+}
+add_case "api python errors" api_python_error_case
+
 # Memory of the module is that of any package; the output is that of a run without the library.
 api_buffers_case() {
   find_python "$1"

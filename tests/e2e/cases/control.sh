@@ -121,6 +121,16 @@ control_unknown_case() {
 }
 add_case "control answers what is not known" control_unknown_case shared
 
+# Without call stacks no owner is known, and the sum is: the report alone would leave the table out.
+control_no_owner_case() {
+  control_start program GPUSHIM_STACK=off -- "$apps/asked_shared" "$PWD/over"
+  ask owners owners "$pid"
+  control_end
+  expect_text owners.out "^==$pid== Memory by owner, GPU 0 +live +allocs\$"
+  expect_text owners.out "^==$pid==   unknown +1[.]00 MiB +1\$"
+}
+add_case "control answers owners without call stacks" control_no_owner_case
+
 # A scope's memory goes and comes from outside, by number or name; what cannot be is told.
 control_release_case() {
   local name own=released.$BASHPID # of no other run's program

@@ -317,7 +317,8 @@ static void write_other_owners(const struct gs_report_writer *writer,
     }
 }
 
-/* Prints one device's owners, items [first, end), unless none has a name. */
+/* Prints one device's owners, items [first, end), unless none has a name and the report
+ * has more than owners. */
 static void write_owners(const struct gs_report_writer *writer,
                          const struct gs_owner *first, const struct gs_owner *end)
 {
@@ -330,7 +331,7 @@ static void write_owners(const struct gs_report_writer *writer,
     for (const struct gs_owner *owner = first; owner < end; owner++) {
         known = known || owner->path;
     }
-    if (!known) {
+    if (!known && !writer->config->owners_alone) {
         return;
     }
     if (first->row >= GS_ROW_PINNED) {
