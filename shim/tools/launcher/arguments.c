@@ -579,7 +579,6 @@ void gs_arguments_read(char **words, struct gs_arguments *out)
     }
     out->verb = plain ? GS_VERB_RUN : verb_of(*words);
     if (out->verb == GS_VERB_RUN) {
-        gs_arguments_refuse(out);
         return;
     }
     if (out->verb == GS_VERB_REPLAY || out->verb == GS_VERB_ADVISE) {
@@ -591,7 +590,6 @@ void gs_arguments_read(char **words, struct gs_arguments *out)
     } else {
         take_files(words + 1, out);
     }
-    gs_arguments_refuse(out);
 }
 
 void gs_arguments_print_set(void)

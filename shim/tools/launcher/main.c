@@ -89,6 +89,7 @@ int main(int unused, char **argv)
     gs_stderr_remember();
     gs_lists_split();
     gs_arguments_read(argv + 1, &arguments);
+    gs_arguments_refuse(&arguments);
     switch (arguments.verb) {
     case GS_VERB_REPORT:
         return report_command(&arguments);
