@@ -74,6 +74,16 @@ outputs_ci_known_case() {
 }
 add_case "outputs ci of known leaks" outputs_ci_known_case
 
+# A known leak that grew fails. Alone sees the failed test without the rule that knows it.
+outputs_ci_beyond_case() {
+  echo 'leak:build_index max_count=2' >rules
+  preloaded shim GPUSHIM_OUTPUT=junit GPUSHIM_OUTPUT_FILE=r.xml GPUSHIM_SUPPRESSIONS=rules -- "$apps/leaky_linked"
+  expect_count r.xml '^  not suppressed: 3 allocations of 3[.]00 MiB in all, more than leak:build_index max_count=2 [(]rules:1[)] allows$' 1
+  ci_list cases r.xml >junit
+  expect_count junit '^failure' 5
+}
+add_case "outputs ci of a known leak that grew" outputs_ci_beyond_case
+
 # A name with all that XML, JSON and URIs could trip over.
 outputs_ci_names_case() {
   local name=$'a<b>&"c"]]>\x01\n\xff\xef\xbf\xbe%;d'

@@ -177,6 +177,17 @@ static void open_case(struct junit *junit, const char *class, const char *name)
     put_attribute(junit, "time", "0");
 }
 
+/* Adds, of a known leak, why it counts nonetheless. */
+static void put_beyond(struct junit *junit, uint32_t rule)
+{
+    const struct gs_export *export = junit->export;
+    const struct gs_report_writer writer = {.tracker = export->tracker,
+                                            .config = export->config,
+                                            .data = export->data,
+                                            .text = &junit->text};
+    gs_report_beyond(&writer, rule);
+}
+
 /* Writes the calls of a finding, each with its stack. */
 static void put_body(struct junit *junit, const struct gs_finding *finding)
 {
@@ -186,6 +197,7 @@ static void put_body(struct junit *junit, const struct gs_finding *finding)
     if (finding->group) {
         gs_finding_excuse(junit->export, finding, &junit->text);
         gs_text_add(&junit->text, "\n");
+        put_beyond(junit, finding->group->beyond_rule);
     }
     for (unsigned i = 0; i < count; i++) {
         gs_text_add(&junit->text, "  %s\n", calls[i].what);
