@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "gs_printable.h"
@@ -105,9 +106,16 @@ void gs_top_write_hint(const struct gs_top_list *list, struct gs_text *text)
                     "  gpushim ./app; gpushim stats PID says why a process does not\n");
         return;
     }
-    gs_text_add(text, "  no process with a state file runs in ");
-    gs_text_add_foreign(text, strcmp(list->paths[0], ".") == 0 ? "this folder"
-                                                               : list->paths[0]);
+    struct stat info;
+    const char *path = list->paths[0];
+    if (stat(path, &info) == 0 && !S_ISDIR(info.st_mode)) {
+        gs_text_add(text, "  ");
+        gs_text_add_foreign(text, path);
+        gs_text_add(text, " is no state file of a process that runs");
+    } else {
+        gs_text_add(text, "  no process with a state file runs in ");
+        gs_text_add_foreign(text, strcmp(path, ".") == 0 ? "this folder" : path);
+    }
     gs_text_add(text,
                 ": start programs with\n"
                 "  gpushim --state-file=FOLDER/%%p.state, then gpushim top FOLDER\n");
