@@ -163,7 +163,7 @@ static const char *known_items(unsigned list, char out[PROBLEM_BYTES])
                    : type == GS_OPTION_TIME ? "a time"
                    : type == GS_OPTION_ENUM
                        ? gs_option_words(option_of(item), ", ", words)
-                       : "a signal";
+                       : "a signal such as USR1";
         }
         if (!item->word[0] && strstr(out, word)) {
             continue; /* several rows take a time */

@@ -237,7 +237,7 @@ Test(options_lists, one_read_value_may_be_a_list)
     cr_expect_eq(gs_options_read_one("REPORT_ON", "never", &opts, &row, &list, &notes),
                  GS_ERR_INVALID);
     cr_expect_str_eq(notes.text, "gpushim: GPUSHIM_REPORT_ON=never: not one of exit, "
-                                 "reset, oom, term, a signal; left out\n");
+                                 "reset, oom, term, a signal such as USR1; left out\n");
 }
 
 /* The text of a list is what it was set to, or its default. */
@@ -277,7 +277,7 @@ Test(options_lists, bare_number_is_no_signal)
 
     expect_lines(env,
                  "gpushim: GPUSHIM_REPORT_ON=1: not one of exit, reset, oom, term, a "
-                 "signal; left out\n",
+                 "signal such as USR1; left out\n",
                  "");
     cr_expect_eq(opts.leak_report, GS_LEAK_REPORT_EXIT);
     cr_expect(opts.dump_on_oom);
@@ -343,9 +343,9 @@ Test(options_lists, signal_that_is_none_is_no_item)
     load_one(&opts, "GPUSHIM_REPORT_ON=exit,USR3,KILL");
     cr_expect_str_eq(
         notes.text, "gpushim: GPUSHIM_REPORT_ON=USR3: not one of exit, reset, oom, term, "
-                    "a signal; left out\n"
+                    "a signal such as USR1; left out\n"
                     "gpushim: GPUSHIM_REPORT_ON=KILL: not one of exit, reset, oom, term, "
-                    "a signal; left out\n");
+                    "a signal such as USR1; left out\n");
     load_one(&opts, "GPUSHIM_REPORT_ON=exit,USR1,USR2");
     cr_expect_str_eq(
         notes.text,

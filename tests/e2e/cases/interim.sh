@@ -127,7 +127,7 @@ add_case "interim leaves the program its signals" interim_own_case
 # interim_bad_case VALUE: one line, and the program is as without it.
 interim_bad_case() {
   same_as_native GPUSHIM_REPORT_ON=exit,oom,"$1" -- "$apps/interim_shared" child
-  expect_count shim.err "^gpushim: GPUSHIM_REPORT_ON=${1/+/[+]}: not one of exit, reset, oom, term, a signal; left out\$" 1
+  expect_count shim.err "^gpushim: GPUSHIM_REPORT_ON=${1/+/[+]}: not one of exit, reset, oom, term, a signal such as USR1; left out\$" 1
 }
 for value in KILL 9 11 1 SIGFOO RTMIN+99 USR1x; do
   add_case "interim bad signal $value" interim_bad_case "$value"

@@ -359,7 +359,7 @@ add_case "tracking bad STACK_FREE" \
   tracking_bad_case 'GPUSHIM_STACK=free:2: not one of auto, on, off' GPUSHIM_STACK=free:2
 for value in KILL 9 SEGV RTMIN+99 USR2x; do
   add_case "tracking bad signal $value" tracking_bad_case \
-    "GPUSHIM_TRACK=${value/+/[+]}: not one of on, off, later, a signal; left out" "GPUSHIM_TRACK=on,$value"
+    "GPUSHIM_TRACK=${value/+/[+]}: not one of on, off, later, a signal such as USR1; left out" "GPUSHIM_TRACK=on,$value"
 done
 add_case "tracking by the other signal" tracking_bad_case \
   'GPUSHIM_TRACK=10: GPUSHIM_REPORT_ON has that signal; ignored' \
