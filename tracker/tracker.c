@@ -342,16 +342,22 @@ static double weight_at(const struct gs_tracker *tracker,
     return gs_sampling_weight(&sampling, allocation->stack, allocation->bytes);
 }
 
+static GS_NOINLINE void tally(struct gs_tracker *tracker,
+                              const struct gs_allocation *allocation)
+{
+    struct gs_float_mode mode = gs_float_mode_begin();
+    const uint64_t now_ns = gs_tracker_now(tracker);
+
+    gs_tally_add(tracker->tally, allocation,
+                 gs_phases_now(tracker->config.phases, now_ns),
+                 weight_at(tracker, allocation, now_ns));
+    gs_float_mode_end(mode);
+}
+
 void gs_tracker_tally(struct gs_tracker *tracker, const struct gs_allocation *allocation)
 {
-    if (tracker && tracker->tally) {
-        struct gs_float_mode mode = gs_float_mode_begin();
-        const uint64_t now_ns = gs_tracker_now(tracker);
-
-        gs_tally_add(tracker->tally, allocation,
-                     gs_phases_now(tracker->config.phases, now_ns),
-                     weight_at(tracker, allocation, now_ns));
-        gs_float_mode_end(mode);
+    if (tracker && GS_UNLIKELY(tracker->tally != NULL)) {
+        tally(tracker, allocation);
     }
 }
 

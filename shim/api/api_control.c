@@ -272,6 +272,19 @@ static gpushim_result apply_list(struct gs_state *state, const struct gs_options
     return GPUSHIM_OK;
 }
 
+/* The list whose other items a plain value unsets, as at the start; GS_LISTS: none of them
+ * can be set. */
+static unsigned list_with_items(const char *name)
+{
+    const unsigned list = gs_list_of(name);
+    for (size_t i = 0; i < gs_items_count; i++) {
+        if (gs_items[i].list == list && is_settable(gs_items[i].row)) {
+            return list;
+        }
+    }
+    return GS_LISTS;
+}
+
 /* Copies the line of a bad value, up to what was done instead, and without a newline. */
 static void copy_problem(const char *line, char *out, size_t capacity)
 {
@@ -297,9 +310,8 @@ static gpushim_result set_option(struct gs_state *state, const char *name,
     unsigned row, list;
     switch (gs_options_read_one(name, value, read, &row, &list, notes)) {
     case GS_OK:
-        /* A plain value of a list unsets the other items, as at the start. */
-        if (list == GS_LISTS && !(is_other(state, read, row) && !is_settable(row))) {
-            list = gs_list_of(name);
+        if (list == GS_LISTS && (is_settable(row) || !is_other(state, read, row))) {
+            list = list_with_items(name);
         }
         if (list < GS_LISTS) {
             return apply_list(state, read, list, notes);

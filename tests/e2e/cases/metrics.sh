@@ -316,6 +316,6 @@ metrics_state_case() {
   expect_equal "program" killed_shared "$(metrics_of label r.openmetrics gpushim_process_info program)"
   [[ $(metrics_of sum r.openmetrics gpushim_leaked_bytes device=0) -gt 6291456 ]] || fail "too little leaked"
   expect_text r.csv ',keep_large,'
-  expect_text r.csv ',[0-9]+,,,[^,]*,[^,]*,[^,]*$'
+  expect_text r.csv ',[0-9]+,,,,,[^,]*,[^,]*,[^,]*$'
 }
 add_case "metrics of a state file" metrics_state_case
