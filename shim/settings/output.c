@@ -60,6 +60,7 @@ const char *gs_output_error_text(int error)
     case EEXIST:
         return "exists";
     case ENOSYS:
+    case EAFNOSUPPORT:
         return "the system does not allow the call";
     case EOPNOTSUPP:
         return "not possible on its file system";
@@ -67,9 +68,12 @@ const char *gs_output_error_text(int error)
         return "a symbolic link is in the way";
     case ENXIO:
     case EPIPE:
+    case ECONNREFUSED:
         return "no process reads it";
     case EAGAIN:
         return "its reader is too slow";
+    case EPROTOTYPE:
+        return "not a datagram socket";
     case ETXTBSY:
         return "is a running program";
     case ENOTUNIQ:
