@@ -1,5 +1,5 @@
 /*
- * outputs.c - the files to which the report is written.
+ * outputs.c - the files, and the sockets of services, to which the report is written.
  *
  * Owns:  the settings; which report is being written.
  * Lock:  none; settings are immutable once `newest`, which is atomic, points to them.
@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "gs_printable.h"
+#include "shim/settings/datagram.h"
 #include "shim/settings/log.h"
 #include "shim/settings/log_pattern.h"
 #include "shim/settings/options_table.h"
@@ -34,6 +35,7 @@
 struct settings {
     bool chosen[GS_EXPORT_FORMATS];
     unsigned count;         /* the number of formats */
+    unsigned files;         /* of these, formats that are files */
     bool extended;          /* each name gets an extension: no pattern was given */
     char pattern[PATH_MAX]; /* absolute where possible */
     char log[PATH_MAX];     /* likewise, for GPUSHIM_LOG_FILE; "": stderr */
@@ -110,6 +112,12 @@ const char *gs_outputs_wrong(const char *list, char out[GS_OUTPUTS_WRONG_BYTES])
     return NULL;
 }
 
+/* Returns false if the format is a message to a service's socket. */
+static bool is_file(const struct gs_export_format *format)
+{
+    return format->socket[0] == '\0';
+}
+
 static void choose(struct settings *into, const char *word, size_t length)
 {
     char wrong[GS_OUTPUTS_WRONG_BYTES];
@@ -120,6 +128,7 @@ static void choose(struct settings *into, const char *word, size_t length)
         return;
     }
     into->count += !into->chosen[i];
+    into->files += !into->chosen[i] && is_file(&gs_export_formats[i]);
     into->chosen[i] = true;
 }
 
@@ -127,7 +136,7 @@ static void choose(struct settings *into, const char *word, size_t length)
 static void read_formats(struct settings *into, const char *list, const char *file)
 {
     size_t length;
-    into->count = 0;
+    into->count = into->files = 0;
     memset(into->chosen, 0, sizeof(into->chosen));
     for (const char *word; (word = next_word(&list, &length));) {
         choose(into, word, length);
@@ -213,7 +222,7 @@ static enum gs_status name_file(const struct gs_export_format *format,
     enum gs_status status = gs_log_pattern_expand(in_use->pattern, path, PATH_MAX);
     *renamed = false;
     if (status == GS_OK &&
-        (in_use->extended || (in_use->count > 1 && !ends_in(path, format->extension)))) {
+        (in_use->extended || (in_use->files > 1 && !ends_in(path, format->extension)))) {
         status = extend(path, format->extension);
     }
     if (status == GS_OK && is_log(path)) {
@@ -258,7 +267,7 @@ static void log_deferred(void)
     static char path[PATH_MAX];
     bool renamed;
     for (size_t i = 0; i < GS_EXPORT_FORMATS; i++) {
-        if (in_use->chosen[i] &&
+        if (in_use->chosen[i] && is_file(&gs_export_formats[i]) &&
             name_file(&gs_export_formats[i], path, &renamed) == GS_OK && renamed) {
             gs_log_line(GS_LOG_WARN,
                         "GPUSHIM_OUTPUT=%s: its file would be GPUSHIM_LOG_FILE; writing "
@@ -286,6 +295,12 @@ void gs_outputs_open(const struct gs_options *options)
         return;
     }
     log_deferred();
+    if (first.files == 0 && !first.extended) {
+        gs_log_line(GS_LOG_WARN,
+                    "GPUSHIM_OUTPUT_FILE=%.600s: no format of GPUSHIM_OUTPUT is a file; "
+                    "not written",
+                    options->output_file);
+    }
     if (!options->track) {
         gs_log_line(GS_LOG_WARN, "GPUSHIM_OUTPUT: nothing is written: tracking is off");
     }
@@ -363,6 +378,27 @@ static const char *write_file(const struct gs_export *export, enum gs_export_row
                              : NULL;
 }
 
+/* Sends the format to its socket. */
+static void send_format(const struct gs_export *export, enum gs_export_row row)
+{
+    const struct gs_export_format *format = &gs_export_formats[row];
+    struct gs_text message = {0};
+    const struct gs_export_sink sink = gs_outputs_text_sink(&message);
+    enum gs_status status =
+        export ? gs_export_write(export, row, &sink) : GS_ERR_HOST_NOMEM;
+    if (message.truncated) {
+        status = GS_ERR_HOST_NOMEM;
+    }
+    int error = status == GS_OK
+                    ? gs_datagram_send(format->socket, message.data, message.length)
+                    : 0;
+    gs_text_free(&message);
+    if (error || status != GS_OK) {
+        log_failed(format, format->socket,
+                   error ? gs_output_error_text(error) : gs_status_text(status));
+    }
+}
+
 /* Adds a name to the list of the files written. */
 static void add_name(struct gs_text *names, const char *path)
 {
@@ -415,36 +451,47 @@ static bool choose_other_name(const struct gs_export_format *format, char path[P
     return true;
 }
 
-static void write_all(void *self, const struct gs_export *export, struct gs_text *names)
+/* Writes the format to its file. */
+static void write_format(const struct gs_export *export, enum gs_export_row row,
+                         struct gs_text *names)
 {
     static char path[PATH_MAX]; /* one report is written at a time */
+    const struct gs_export_format *format = &gs_export_formats[row];
     bool renamed;
+    enum gs_status named = name_file(format, path, &renamed);
+    if (named == GS_OK && current != GS_OUTPUTS_END && !is_plain(path)) {
+        return;
+    }
+    if (named == GS_OK &&
+        (current == GS_OUTPUTS_OUT_OF_MEMORY || current == GS_OUTPUTS_REQUESTED)) {
+        named = insert_mark(path, format->extension);
+    }
+    if (named != GS_OK) {
+        log_failed(format, in_use->pattern, "name too long");
+    } else if (!export) {
+        log_failed(format, path, gs_status_text(GS_ERR_HOST_NOMEM));
+    } else if (!may_replace(path) && !choose_other_name(format, path)) {
+        log_failed(format, path, gs_output_error_text(ENOTUNIQ));
+    } else {
+        const char *problem = write_file(export, row, path, 0);
+        if (problem) {
+            log_failed(format, path, problem);
+        } else if (is_plain(path)) { /* not a pipe or device */
+            add_name(names, path);
+        }
+    }
+}
+
+static void write_all(void *self, const struct gs_export *export, struct gs_text *names)
+{
     for (unsigned row = 0; row < GS_EXPORT_FORMATS; row++) {
-        const struct gs_export_format *format = &gs_export_formats[row];
         if (!in_use->chosen[row]) {
             continue;
         }
-        enum gs_status named = name_file(format, path, &renamed);
-        if (named == GS_OK && current != GS_OUTPUTS_END && !is_plain(path)) {
-            continue;
-        }
-        if (named == GS_OK &&
-            (current == GS_OUTPUTS_OUT_OF_MEMORY || current == GS_OUTPUTS_REQUESTED)) {
-            named = insert_mark(path, format->extension);
-        }
-        if (named != GS_OK) {
-            log_failed(format, in_use->pattern, "name too long");
-        } else if (!export) {
-            log_failed(format, path, gs_status_text(GS_ERR_HOST_NOMEM));
-        } else if (!may_replace(path) && !choose_other_name(format, path)) {
-            log_failed(format, path, gs_output_error_text(ENOTUNIQ));
+        if (is_file(&gs_export_formats[row])) {
+            write_format(export, row, names);
         } else {
-            const char *problem = write_file(export, row, path, 0);
-            if (problem) {
-                log_failed(format, path, problem);
-            } else if (is_plain(path)) { /* not a pipe or device */
-                add_name(names, path);
-            }
+            send_format(export, row);
         }
     }
     /* While the program goes on they follow the report (gs_finish_interim). */
@@ -492,36 +539,4 @@ bool gs_outputs_begin_metrics(const struct gs_options *options,
     out->job.write = write_metrics;
     out->job.stacks = false;
     return true;
-}
-
-/* ---- a text for the command ------------------------------------------------------- */
-
-static bool add_to_text(void *text, const void *data, size_t length)
-{
-    gs_text_add_bytes(text, data, length);
-    return !((struct gs_text *)text)->truncated;
-}
-
-static void write_text(void *self, const struct gs_export *export, struct gs_text *names)
-{
-    const struct gs_outputs_text *text = self;
-    const struct gs_export_sink sink = {.write = add_to_text, .self = text->into};
-    (void)names;
-    if (!export || gs_export_write(export, text->row, &sink) != GS_OK) {
-        gs_text_free(text->into);
-        text->into->truncated = true;
-    }
-}
-
-void gs_outputs_begin_text(const struct gs_options *options,
-                           const struct gs_statistics *statistics,
-                           const struct gs_report_device *devices, size_t device_count,
-                           struct gs_outputs_text *text, struct gs_output_contents *out)
-{
-    const struct gs_export_format *format = &gs_export_formats[text->row];
-    gs_output_contents_make(options, statistics, devices, device_count, out);
-    out->job.write = write_text;
-    out->job.self = text;
-    out->job.stacks = format->stacks;
-    out->job.samples = format->tallied;
 }

@@ -1,6 +1,7 @@
 /*
- * outputs.h - GPUSHIM_OUTPUT: the files to which the report is written besides its text;
- * and GPUSHIM_METRICS_FILE, which is also written while the program runs.
+ * outputs.h - GPUSHIM_OUTPUT: the files, and the sockets of services, to which the report
+ * is written besides its text; and GPUSHIM_METRICS_FILE, which is also written while the
+ * program runs.
  *
  * Locks: none; used by the one thread that writes the report.
  */
@@ -8,6 +9,7 @@
 #define GS_OUTPUTS_H
 
 #include "shim/report/output_contents.h"
+#include "tracker/report/export.h"
 
 /* Reads GPUSHIM_OUTPUT, GPUSHIM_OUTPUT_FILE and GPUSHIM_METRICS_FILE; logs their errors.
  * Called at start. */
@@ -55,6 +57,9 @@ bool gs_outputs_begin_metrics(const struct gs_options *options,
                               const struct gs_statistics *statistics,
                               const struct gs_report_device *devices, size_t device_count,
                               struct gs_output_contents *out);
+
+/* Appends to a text; fails when the text is truncated. */
+struct gs_export_sink gs_outputs_text_sink(struct gs_text *into);
 
 /* A report in one format as a text, for the command: it needs no file. */
 struct gs_outputs_text {

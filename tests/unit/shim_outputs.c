@@ -58,11 +58,11 @@ Test(outputs, an_unknown_word_is_told, .init = cr_redirect_stderr)
     expect_chosen("jsn,pprof,json\x01x", true, true);
     cr_assert_stderr_eq_str(
         "gpushim: GPUSHIM_OUTPUT: \"jsn\" is no format (json, pprof, collapsed, "
-        "collapsed-peak, collapsed-total, csv, prometheus, openmetrics, junit, sarif); "
-        "left out\n"
+        "collapsed-peak, collapsed-total, csv, prometheus, openmetrics, junit, sarif, "
+        "journal); left out\n"
         "gpushim: GPUSHIM_OUTPUT: \"json\\x01x\" is no format (json, pprof, collapsed, "
-        "collapsed-peak, collapsed-total, csv, prometheus, openmetrics, junit, sarif); "
-        "left out\n");
+        "collapsed-peak, collapsed-total, csv, prometheus, openmetrics, junit, sarif, "
+        "journal); left out\n");
 }
 
 Test(outputs, a_file_after_a_format_is_told, .init = cr_redirect_stderr)
@@ -82,6 +82,21 @@ Test(outputs, without_tracking_nothing_can_be_written, .init = cr_redirect_stder
     gs_outputs_open(&options);
     cr_assert_stderr_eq_str(
         "gpushim: GPUSHIM_OUTPUT: nothing is written: tracking is off\n");
+}
+
+/* Or a user waits for a file that nothing will write. */
+Test(outputs, a_file_name_without_a_file_is_told, .init = cr_redirect_stderr)
+{
+    memset(&options, 0, sizeof options);
+    options.track = true;
+    strcpy(options.output, "journal");
+    strcpy(options.output_file, "run");
+    gs_outputs_open(&options);
+    cr_expect(gs_outputs_wanted());
+    strcpy(options.output, "journal,json");
+    gs_outputs_open(&options);
+    cr_assert_stderr_eq_str("gpushim: GPUSHIM_OUTPUT_FILE=run: no format of "
+                            "GPUSHIM_OUTPUT is a file; not written\n");
 }
 
 /* --- metrics -------------------------------------------------------------------------

@@ -24,6 +24,7 @@ struct gs_export_sink {
 struct gs_export_format {
     char name[16];      /* the user's word for it */
     char extension[16]; /* of its files, without the dot */
+    char socket[32];    /* gets it in one message; "": it is a file */
     bool stacks;        /* the format names call sites */
     bool tallied;       /* the format needs gs_tracker_config.tally */
     enum gs_status (*write)(const struct gs_export *export,
@@ -31,7 +32,8 @@ struct gs_export_format {
 };
 
 enum gs_export_row {
-#define GS_EXPORT_FORMAT(name, word, extension, stacks, tallied, doc) GS_EXPORT_##name,
+#define GS_EXPORT_FORMAT(name, word, extension, socket, stacks, tallied, doc)            \
+    GS_EXPORT_##name,
 #include "tracker/report/files/export_formats.def"
 #undef GS_EXPORT_FORMAT
     GS_EXPORT_FORMATS

@@ -101,7 +101,7 @@ const struct gs_symbol_request *gs_export_frame(const struct gs_export *export,
                                                 const struct gs_export_stack *stack,
                                                 unsigned number);
 
-#define GS_EXPORT_FORMAT(name, word, extension, stacks, tallied, doc)                    \
+#define GS_EXPORT_FORMAT(name, word, extension, socket, stacks, tallied, doc)            \
     enum gs_status gs_export_write_##name(const struct gs_export *export,                \
                                           const struct gs_export_sink *sink);
 #include "tracker/report/files/export_formats.def"

@@ -199,7 +199,7 @@ static const char general_help[] =
     "  --trace-file=FILE        record a chart over time, see gpushim html --help\n"
     "  --torch=tensors          PyTorch: allocate each tensor from gpushim's pool\n"
     "  --log-file=FILE          write the report to FILE (%p: process id, %r: rank)\n"
-    "  --output=json            additional report formats: json, junit, sarif ...\n"
+    "  --output=json            additional report formats: json, junit, journal ...\n"
     "  --full-paths             whole paths of source files, which editors open\n"
     "  --summary                at the end, a line for each process and each GPU\n"
     "  --mem-limit=SIZE         cap the GPU memory of the program: 8G, 50%\n"

@@ -187,7 +187,7 @@ control_export_case() {
   need python3
   control_start program -- "$apps/asked_$1" "$PWD/over"
   first=$pid
-  for format in json pprof collapsed collapsed-peak csv prometheus openmetrics junit sarif; do
+  for format in json pprof collapsed collapsed-peak csv prometheus openmetrics junit sarif journal; do
     ask "$format" export "$pid" "$format"
     expect_status "$format" 0
     expect_quiet "$format"
@@ -215,6 +215,7 @@ control_export_case() {
   expect_equal "live memory" "skipped|1.00 MiB" \
     "$(python3 -S "$here/ci_files.py" cases junit.out | sed -nE 's/^([a-z]+)[|][^|]*[|]leak, .* at hold .*[|](1.00 MiB) .*: live$/\1|\2/p')"
   expect_text sarif.out '"ruleId": "leak", "ruleIndex": 0, "level": "note", .*, at hold asked[.]c:[0-9]+ < main asked'
+  expect_count journal.out '^GPUSHIM_RUNNING=true$' 1
   for format in prometheus openmetrics; do
     python3 -S "$here/openmetrics.py" check "$format.out" || fail "$format"
     expect_text "$format.out" "^gpushim_live_bytes[{].*pid=\"$first\".* 1048576\$"

@@ -5,8 +5,8 @@
 #include "tracker/report/export_internal.h"
 
 const struct gs_export_format gs_export_formats[GS_EXPORT_FORMATS] = {
-#define GS_EXPORT_FORMAT(name, word, extension, stacks, tallied, doc)                    \
-    {word, extension, stacks, tallied, gs_export_write_##name},
+#define GS_EXPORT_FORMAT(name, word, extension, socket, stacks, tallied, doc)            \
+    {word, extension, socket, stacks, tallied, gs_export_write_##name},
 #include "tracker/report/files/export_formats.def"
 #undef GS_EXPORT_FORMAT
 };

@@ -153,37 +153,42 @@ static bool has_no_start(struct gs_tracker *tracker,
     return sum.allocs == 0;
 }
 
-static void write_summary(const struct gs_report_writer *writer,
-                          const struct gs_report_summary *summary)
+void gs_report_add_summary(const struct gs_report_config *config,
+                           const struct gs_report_summary *summary, struct gs_text *text)
 {
-    const bool running = writer->config->running;
+    const bool running = config->running;
     char errors[32], bytes[24], count[32], places[32], fate[64] = "leaked";
     const char *end = "";
 
     if (running) {
         strcpy(fate, "live");
-        end = writer->config->is_copy ? "; still running then" : "; still running";
-    } else if (writer->config->killed_by) {
-        gs_report_killed_fate(writer->config, fate);
-    } else if (gs_report_is_live(writer->config)) {
+        end = config->is_copy ? "; still running then" : "; still running";
+    } else if (config->killed_by) {
+        gs_report_killed_fate(config, fate);
+    } else if (gs_report_is_live(config)) {
         strcpy(fate, "live");
         end = "; ended without a report";
     }
     if (summary->no_start && summary->errors == 0) {
-        gs_text_add(writer->text,
-                    "%sSUMMARY: gpushim: nothing recorded: CUDA did not start\n",
-                    writer->prefix);
+        gs_text_add(text, "nothing recorded: CUDA did not start");
         return;
     }
-    gs_text_add(writer->text,
-                "%s%s %s error%s%s, %s %s in %s allocation%s, %s call site%s%s\n",
-                writer->prefix, running ? "gpushim:" : "SUMMARY: gpushim:",
+    gs_text_add(text, "%s error%s%s, %s %s in %s allocation%s, %s call site%s%s",
                 gs_text_count(summary->errors, errors), gs_report_plural(summary->errors),
                 running ? " so far" : "", gs_text_bytes(summary->leaked_bytes, bytes),
                 fate, gs_text_count(summary->leaked_count, count),
                 gs_report_plural(summary->leaked_count),
                 gs_text_count(summary->leak_groups, places),
                 gs_report_plural(summary->leak_groups), end);
+}
+
+static void write_summary(const struct gs_report_writer *writer,
+                          const struct gs_report_summary *summary)
+{
+    gs_text_add(writer->text, "%s%s ", writer->prefix,
+                writer->config->running ? "gpushim:" : "SUMMARY: gpushim:");
+    gs_report_add_summary(writer->config, summary, writer->text);
+    gs_text_add(writer->text, "\n");
 }
 
 /* Returns whether another printed leak begins with the same frame, and has other
