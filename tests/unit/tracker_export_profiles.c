@@ -347,8 +347,10 @@ Test(export, a_hundred_thousand_live_allocations_take_less_than_a_second)
 #endif
     cr_assert_lt(seconds, 1.0);
     for (unsigned row = 0; row < GS_EXPORT_FORMATS; row++) {
-        cr_assert_gt(all.bytes[row].length,
-                     gs_export_formats[row].stacks ? 10 * PLACES : 0);
+        /* Records have as many leaks as the text. */
+        bool has_all = gs_export_formats[row].stacks && !gs_export_formats[row].socket[0];
+
+        cr_assert_gt(all.bytes[row].length, has_all ? 10 * PLACES : 0);
         free(all.bytes[row].data);
     }
     gs_text_free(&text);
