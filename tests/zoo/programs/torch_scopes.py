@@ -96,6 +96,7 @@ def beside():
     return status + wrong + unequal(scope, most, 0)
 
 
+torch.cuda.init()  # a driver that PyTorch refuses is told here
 print("sizes: %d wrong" % sum(measured("of %d" % size, lambda size=size: [empty(size) for _ in range(3)])
                               for size in (1, 512, 600 << 10, MIB, MIB + 1, 9 * MIB, 10 * MIB, 33 * MIB)))
 print("churn: %d wrong" % sum(measured("churn %d" % seed, lambda seed=seed: churn(seed)) for seed in range(5)))
