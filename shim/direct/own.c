@@ -13,6 +13,7 @@
  */
 #include "gs_base.h"
 #include "shim/link/elf_module.h"
+#include "shim/settings/checkers.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -115,12 +116,13 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
 typedef int compare_fn(const void *, const void *);
 typedef void visit_fn(const void *, VISIT, int);
 
-/* The first call is a function of its own: it alone needs a frame. */
-#define OWN(type, otherwise, name, parameters, ...)                                      \
+/* The first call is a function of its own: it alone needs a frame. `found` finds the
+ * function, and writes it to known_`name`. */
+#define OWN_BY(found, type, otherwise, name, parameters, ...)                            \
     static void *known_##name;                                                           \
     static GS_NOINLINE type first_##name parameters                                      \
     {                                                                                    \
-        __typeof__(&name) own = (__typeof__(&name))find(&known_##name, #name);           \
+        __typeof__(&name) own = (__typeof__(&name))(found);                              \
         return own ? own(__VA_ARGS__) : (otherwise);                                     \
     }                                                                                    \
     type name parameters                                                                 \
@@ -130,8 +132,32 @@ typedef void visit_fn(const void *, VISIT, int);
         return own ? own(__VA_ARGS__) : first_##name(__VA_ARGS__);                       \
     }
 
-OWN(void *, NULL, tsearch, (const void *key, void **root, compare_fn *compare), key, root,
-    compare)
+#define OWN(type, otherwise, name, parameters, ...)                                      \
+    OWN_BY(find(&known_##name, #name), type, otherwise, name, parameters, __VA_ARGS__)
+
+/* It calls malloc: as plain_calls.c has the library's own calls of it, beside a program's
+ * ThreadSanitizer. */
+static void *tsearch_unwatched(const void *key, void **root, compare_fn *compare)
+{
+    static void *known;
+    __typeof__(&tsearch) own = (__typeof__(&tsearch))find(&known, "tsearch");
+    gs_checkers_ignore_begin();
+    void *found = own ? own(key, root, compare) : NULL;
+    gs_checkers_ignore_end();
+    return found;
+}
+
+static void *find_tsearch(void **known)
+{
+    if (!gs_checkers.reads_begin) {
+        return find(known, "tsearch");
+    }
+    __atomic_store_n(known, (void *)tsearch_unwatched, __ATOMIC_RELAXED);
+    return (void *)tsearch_unwatched;
+}
+
+OWN_BY(find_tsearch(&known_tsearch), void *, NULL, tsearch,
+       (const void *key, void **root, compare_fn *compare), key, root, compare)
 OWN(void *, NULL, tfind, (const void *key, void *const *root, compare_fn *compare), key,
     root, compare)
 OWN(void *, NULL, tdelete,

@@ -28,7 +28,6 @@
 #include "shim/link/known_functions.h"
 #include "shim/link/linker.h"
 #include "shim/link/lookup_log.h"
-#include "shim/link/plain_calls.h"
 #include "shim/link/tools.h"
 #include "shim/order/context_events.h"
 #include "shim/order/free_lazy.h"
@@ -37,7 +36,6 @@
 #include "shim/record.h"
 #include "shim/report/leak_rules.h"
 #include "shim/report/outputs.h"
-#include "shim/settings/checkers.h"
 #include "shim/settings/environment.h"
 #include "shim/settings/log.h"
 #include "shim/settings/options_idle.h"
@@ -316,25 +314,10 @@ static void log_choices(const struct gs_state *state)
                 state->tracker ? "on" : "off", stacks);
 }
 
-/* In the program, or a library of its start: takes no lock of the loader. */
-static void *find_at_start(const char *name)
-{
-    struct gs_module_ref program;
-    if (gs_elf_program(&program) != GS_OK) {
-        return NULL;
-    }
-    void *found = gs_elf_symbol(&program, name);
-    return found ? found : gs_elf_symbol_after(&program, name);
-}
-
 struct gs_state *gs_start(void)
 {
     static struct gs_state inactive; /* published if there is no memory */
     gs_elf_learn_loader();
-    gs_checkers_start(find_at_start);
-    if (gs_checkers.reads_begin) {
-        gs_plain_calls_start();
-    }
     struct gs_state *state = calloc(1, sizeof(*state));
     if (!state || !gs_fork_hook()) {
         gs_log_line(GS_LOG_ERROR, "cannot start (%s): every call goes to the driver",

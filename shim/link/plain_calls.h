@@ -1,17 +1,19 @@
 /*
- * plain_calls.h - the library's own calls of functions that read and write memory, past a
- * program's ThreadSanitizer.
+ * plain_calls.h - the library's own calls of the C library, past a program's
+ * ThreadSanitizer.
  *
- * Its runtime stands in front of the C library and sees what memcpy, say, reads and
- * writes for the library, but not the locks that order these calls. So it takes memory
- * that two threads of the library use one after the other for a race of the program, and
- * ends the program with a status of its own.
+ * Its runtime stands in front of the C library. It sees what memcpy, say, reads and
+ * writes for the library, and some of its locks, but not the atomic words that publish
+ * what a thread has made. So it takes what two threads of the library use one after the
+ * other for a race of the program, and ends the program with a status of its own.
  */
 #ifndef GS_PLAIN_CALLS_H
 #define GS_PLAIN_CALLS_H
 
-/* From now on such calls lead to the C library's own functions. Called at the start, if
- * there is a ThreadSanitizer; does nothing if the library is built with one itself. */
+/* Finds the program's checkers (checkers.h). If ThreadSanitizer is one, the library's calls
+ * that read, write, take and give back memory, and those that wait, are from now on none of
+ * its business; not if the library is built with one itself. Once in a process, as the
+ * library is loaded or, if a constructor calls CUDA before, at the first CUDA call. */
 void gs_plain_calls_start(void);
 
 #endif

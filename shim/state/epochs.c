@@ -4,9 +4,7 @@
  * A close first takes the epoch out of `open`: later frees join another epoch, so the
  * event comes after every free of this one.
  *
- * Owns:  struct gs_epoch; all that are open or that a pending block refers to, and spare
- *        ones. None is given back to malloc: ThreadSanitizer, which does not see the lock,
- *        would take the free by a second thread for a race of the program.
+ * Owns:  struct gs_epoch; all that are open or that a pending block refers to.
  * Lock:  epochs->lock for the states and the references.
  */
 #include "shim/state/epochs.h"
@@ -24,7 +22,6 @@ struct gs_epoch {
     size_t bytes;
     uint64_t event;         /* from CLOSED on */
     struct gs_epoch *proof; /* from DONE on: whose event proved it done; NULL: its own */
-    struct gs_epoch *next;  /* of a spare one */
 };
 
 /* The epoch as a fence: an epoch's address plus 1, hence odd; an event's address is
@@ -68,42 +65,26 @@ static void release_bytes(struct gs_epoch *epoch)
     epoch->bytes = 0;
 }
 
-/* Opens an epoch; NULL: no memory. epochs->lock is held. */
-static struct gs_epoch *open_one(struct gs_epochs *epochs)
-{
-    struct gs_epoch *epoch = epochs->spare;
-    if (epoch) {
-        epochs->spare = epoch->next;
-    } else {
-        epoch = malloc(sizeof(*epoch));
-    }
-    if (epoch) {
-        *epoch = (struct gs_epoch){.home = epochs, .number = ++epochs->opened};
-        epochs->open = epoch;
-    }
-    return epoch;
-}
-
-/* Drops references; the last one makes the epoch a spare one. No lock is held. */
+/* Drops references; the last one frees the epoch. No lock is held. */
 static void drop_many(struct gs_epoch *epoch, unsigned references)
 {
     struct gs_epochs *home = epoch->home;
     gs_lock_take(&home->lock);
     epoch->references -= references;
+    bool last = epoch->references == 0;
     struct gs_epoch *proof = NULL;
-    uint64_t event = 0;
-    if (epoch->references == 0) {
+    if (last) {
         proof = epoch->proof;
-        event = epoch->event;
         release_bytes(epoch);
         home->busy = home->busy == epoch->number ? 0 : home->busy;
         home->open = home->open == epoch ? NULL : home->open;
-        epoch->next = home->spare;
-        home->spare = epoch;
     }
     gs_lock_drop(&home->lock);
-    if (event) {
-        home->event_ops->release(home->self, event);
+    if (last) {
+        if (epoch->event) {
+            home->event_ops->release(home->self, epoch->event);
+        }
+        free(epoch);
     }
     if (proof) { /* a proof has no proof itself */
         drop_many(proof, 1);
@@ -168,10 +149,13 @@ enum gs_status gs_epochs_join(struct gs_epochs *epochs, size_t bytes, gs_fence *
     gs_lock_take(&epochs->lock);
     struct gs_epoch *epoch = epochs->open;
     if (!epoch) {
-        epoch = open_one(epochs);
+        epoch = calloc(1, sizeof(*epoch));
         if (!epoch) {
             goto unlock;
         }
+        epoch->home = epochs;
+        epoch->number = ++epochs->opened;
+        epochs->open = epoch;
     }
     epoch->references++;
     epoch->frees++;

@@ -43,9 +43,8 @@ struct gs_epochs {
     struct gs_lock lock; /* rank: last, since taken inside a heap's (retired) */
     const struct gs_event_ops *event_ops; /* these two: immutable */
     void *self;
-    struct gs_epoch *open;  /* under lock; NULL: no free since the last one closed */
-    struct gs_epoch *spare; /* under lock: ended ones, to be opened again */
-    size_t room;            /* atomic: free bytes of the device at the last query */
+    struct gs_epoch *open; /* under lock; NULL: no free since the last one closed */
+    size_t room;           /* atomic: free bytes of the device at the last query */
     bool broken; /* atomic: an event's completion cannot be known; never reset */
     /* under lock, all of them */
     bool ordered;                    /* whether the epoch closed last is ordered */

@@ -13,6 +13,7 @@
 
 #include "gs_locks.h"
 #include "gs_uncancelled.h"
+#include "shim/link/plain_calls.h"
 #include "shim/parts.h"
 #include "tracker/stacks/alt_stack.h"
 
@@ -104,6 +105,7 @@ static struct gs_state *start(void)
     hold_signals(&was);
     int before = gs_uncancelled_begin();
     gs_thread.starting = true;
+    gs_plain_calls_start();
     /* Before the lock is held; an exchange is ordered before what follows. */
     (void)__atomic_exchange_n(&gs_state_begun, true, __ATOMIC_SEQ_CST);
     gs_mutex_lock(&start_lock);

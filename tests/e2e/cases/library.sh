@@ -36,6 +36,27 @@ exports_case() {
 }
 add_case "library exports its tables" exports_case
 
+# What the library calls of the functions that ThreadSanitizer's runtime stands in front of: each has a row in a table
+# of plain_calls.c, or is one that must stay: threads, signals, files. Alone sees an import that a later change adds.
+plain_imports_case() {
+  need nm
+  need gcc
+  local runtime
+  runtime=$(gcc -print-file-name=libtsan.so)
+  [[ $runtime == /* ]] || skip "gcc's libtsan"
+  names() { nm -D "$@" | awk '{ sub(/@.*/, "", $NF); print $NF }' | sort -u; }
+  names --undefined-only "$shim" >imported
+  names --defined-only "$runtime" >watched
+  sed -n '/\[\] = {/,/};/p' "$sources/shim/link/plain_calls.c" | grep -o '"[^"]*"' | tr -d '"' |
+    sort >table
+  comm -12 imported watched | comm -23 - table |
+    grep -vE '^(pthread_(attr_getstack|once|setcancelstate)|sigaction|signal|dl(open|close)|fflush|fork|.*dir)$' >others ||
+    return 0
+  cat others
+  fail "functions in front of a program's ThreadSanitizer that are not in plain_calls.c"
+}
+add_case "library calls past a program's ThreadSanitizer" plain_imports_case
+
 # A version node would hide dlsym from callers that ask for dlsym@GLIBC.
 version_case() {
   need readelf
