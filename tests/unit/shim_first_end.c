@@ -65,6 +65,20 @@ Test(first_end, one_that_others_ended_comes_second)
            {0, 5000, "killed by SIGINT"});
 }
 
+/* A launcher ends the other ranks by SIGKILL, too; for want of memory, few are ended so. */
+Test(first_end, many_that_were_stopped_come_second)
+{
+    EXPECT("rank 2 of node, killed by SIGABRT", {0, 5000, "killed by SIGKILL"},
+           {1, 5010, "killed by SIGKILL"}, {2, 5020, "killed by SIGABRT"});
+    EXPECT("rank 0 of node, killed by SIGKILL", {0, 5000, "killed by SIGKILL"},
+           {1, 5010, "killed by SIGKILL"}, {2, 9000, "killed by SIGABRT"});
+    EXPECT("rank 1 of node, killed by SIGKILL", {0, 5010, "killed by SIGKILL"},
+           {1, 5000, "killed by SIGKILL"}, {2, 5020, "killed by SIGABRT"},
+           {3, 5020, "exit_group 1"});
+    EXPECT("rank 1 of node, killed by SIGKILL", {0, 5010, "killed by SIGKILL"},
+           {1, 5000, "killed by SIGKILL"});
+}
+
 /* On kernels that do not tell, an end without a report may have been the failure. */
 Test(first_end, an_unknown_one_before_is_named_too)
 {

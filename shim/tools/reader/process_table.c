@@ -312,8 +312,8 @@ static bool is_failure(const char *ending)
            (status && length > 2 && strcmp(ending + length - 2, " 0") != 0);
 }
 
-/* A signal by which a job is ended when one of its processes has failed. SIGKILL is none:
- * it may be the cause, for want of memory. */
+/* A signal by which a job is ended when one of its processes has failed. SIGKILL may be
+ * one, or the cause, for want of memory (first_to_fail). */
 static bool is_sent(const char *ending)
 {
     static const char *const names[] = {"SIGTERM", "SIGINT", "SIGHUP"};
@@ -336,6 +336,16 @@ static bool is_before(const struct gs_first_end *one, const struct gs_first_end 
                      : one->unix_ms <= other->unix_ms + TOGETHER_MS;
 }
 
+/* The process that failed first; its unix_ms is 0 if none did. SIGKILL for more processes
+ * than failed by themselves has ended a job, and comes second. */
+static const struct gs_first_end *first_to_fail(const struct gs_process_table *table)
+{
+    struct gs_first_end stopped = table->stopped;
+    stopped.sent = table->stops > table->failures;
+    return stopped.unix_ms != 0 && is_before(&stopped, &table->failed) ? &table->stopped
+                                                                       : &table->failed;
+}
+
 /* Keeps the process if it failed before those so far. When one without a report ended,
  * only the launcher knows. */
 static void note_end(struct gs_process_table *table, const struct gs_report_file *file,
@@ -348,9 +358,16 @@ static void note_end(struct gs_process_table *table, const struct gs_report_file
                                                                  : file->end_unix_ms,
                                .sent = is_sent(ending)};
     bool unknown = has_no_report(file) && ending == file->ending;
-    struct gs_first_end *first = unknown ? &table->unknown : &table->failed;
-    if (file->running || end.unix_ms == 0 || (!unknown && !is_failure(ending)) ||
-        !is_before(&end, first)) {
+    bool stopped = strstr(ending, "SIGKILL") != NULL;
+    struct gs_first_end *first = unknown   ? &table->unknown
+                                 : stopped ? &table->stopped
+                                           : &table->failed;
+    if (file->running || end.unix_ms == 0 || (!unknown && !is_failure(ending))) {
+        return;
+    }
+    table->stops += first == &table->stopped;
+    table->failures += first == &table->failed && !end.sent;
+    if (!is_before(&end, first)) {
         return;
     }
     (void)snprintf(end.text, sizeof(end.text), "%s of %s, %s",
@@ -418,12 +435,12 @@ void gs_process_table_sum(struct gs_process_table *table)
                     gs_text_bytes(table->killed_bytes, bytes), table->killed,
                     table->killed == 1 ? "" : "es");
     }
-    if (table->failed.unix_ms != 0) {
-        bool either =
-            table->unknown.unix_ms != 0 && is_before(&table->unknown, &table->failed);
+    const struct gs_first_end *failed = first_to_fail(table);
+    if (failed->unix_ms != 0) {
+        bool either = table->unknown.unix_ms != 0 && is_before(&table->unknown, failed);
         gs_text_add(&table->text, "gpushim: first to fail: %s%s%s\n",
-                    either ? table->unknown.text : table->failed.text,
-                    either ? "; or " : "", either ? table->failed.text : "");
+                    either ? table->unknown.text : failed->text, either ? "; or " : "",
+                    either ? failed->text : "");
     }
 }
 
@@ -476,8 +493,9 @@ void gs_process_table_json(const struct gs_process_table *table, struct gs_json 
     gs_json_member(json, "allocs", table->allocs);
     gs_json_member(json, "errors", table->errors);
     gs_json_close(json, '}');
+    const struct gs_first_end *failed = first_to_fail(table);
     gs_json_member_text(json, "first_to_fail",
-                        table->failed.unix_ms != 0 ? table->failed.text : NULL);
+                        failed->unix_ms != 0 ? failed->text : NULL);
 }
 
 void gs_process_table_free(struct gs_process_table *table)

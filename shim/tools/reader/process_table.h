@@ -34,7 +34,8 @@ struct gs_process_table {
         uint64_t unix_ms; /* 0: none */
         bool sent;        /* by a signal that others send: after the failure of one */
         char text[160];
-    } failed, unknown;
+    } failed, unknown, stopped; /* stopped: by SIGKILL */
+    unsigned failures, stops;   /* processes that failed by themselves; by SIGKILL */
 };
 
 /* Adds a report's line. ended: an array; NULL: nothing is known. */
