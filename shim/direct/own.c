@@ -175,7 +175,6 @@ OWN(char *, NULL, strsep, (char **restrict from, const char *restrict ends), fro
 OWN(int, 1, strncasecmp, (const char *a, const char *b, size_t most), a, b, most)
 OWN(void *, NULL, reallocarray, (void *from, size_t count, size_t bytes), from, count,
     bytes)
-OWN(char *, NULL, secure_getenv, (const char *name), name)
 OWN(int, -1, faccessat, (int folder, const char *path, int mode, int flags), folder, path,
     mode, flags)
 OWN(int, ENOSYS, posix_fallocate, (int file, off_t offset, off_t length), file, offset,

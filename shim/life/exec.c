@@ -28,6 +28,7 @@
 #include "shim/life/fork.h"
 #include "shim/link/linker.h"
 #include "shim/report/finish.h"
+#include "shim/settings/environment.h"
 #include "shim/settings/log.h"
 #include "shim/state/state.h"
 #include "shim/statefile/state_file.h"
@@ -85,7 +86,7 @@ static void *next(enum next which)
 
 __attribute__((constructor)) static void read_setting(void)
 {
-    gs_child_env_start(environ);
+    gs_child_env_start(gs_environment_at_start());
 }
 
 /* ---- before and after an exec ---------------------------------------------------- */

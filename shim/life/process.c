@@ -157,8 +157,9 @@ __attribute__((constructor)) static void register_handlers(void)
     gs_unseen_begin();
     gs_own_thread_watch_first(gs_parts_first_thread_ends);
     gs_deep_modules_start();
-    if (gs_environment_keep(environ)) { /* a start without options looks once */
-        gs_start_folder_remember(environ);
+    char *const *env = gs_environment_at_start();
+    if (gs_environment_keep(env)) { /* a start without options looks once */
+        gs_start_folder_remember(env);
     }
     for (int i = 0; i < HANDLERS; i++) {
         register_exit(at_exit);

@@ -43,6 +43,7 @@
 #include "shim/state/state.h"
 #include "shim/statefile/state_file.h"
 #include "tracker/grown.h"
+#include "tracker/names/helper_process.h"
 #include "tracker/names/runtime_modules.h"
 
 #if defined(__x86_64__)
@@ -129,6 +130,8 @@ static void read_options(struct gs_state *state)
     /* Static: only the starting thread runs this, and the text is too large for its
      * stack. */
     static struct gs_options_messages notes; /* under start_lock */
+    gs_environment_settle();
+    gs_helper_variables = gs_environment_of_process;
     gs_options_load(&state->options, gs_environment(), getauxval(AT_SECURE) != 0, &notes);
     gs_log_open(state->options.log_file, state->options.verbose);
     gs_lookup_log_open(state->options.lookup_log);

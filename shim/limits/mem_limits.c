@@ -128,7 +128,8 @@ static size_t limit_of(uint64_t share, uint64_t total)
 /* The platform of the device; logs an unusual one. */
 static struct gs_platform read_platform(int ordinal)
 {
-    struct gs_platform platform = gs_platform_read(ordinal, "", environ);
+    struct gs_platform platform =
+        gs_platform_read(ordinal, "", gs_environment_of_process());
     char text[128];
     if (*gs_platform_text(&platform, text, sizeof(text))) {
         gs_log_line(GS_LOG_INFO, "GPU %d: %s", ordinal, text);

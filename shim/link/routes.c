@@ -23,6 +23,7 @@
 #include "shim/link/linker.h"
 #include "shim/link/recent_lookups.h"
 #include "shim/link/real.h"
+#include "shim/settings/environment.h"
 #include "shim/settings/thread.h"
 #include "tracker/stacks/thread_stack.h"
 
@@ -67,9 +68,10 @@ static bool is_off(void)
     static const char name[] = "GPUSHIM_ENABLE=";
     static int known; /* atomic: 1 off, 2 on */
     int now = __atomic_load_n(&known, __ATOMIC_RELAXED);
-    if (now == 0 && environ) {
+    char *const *entry = now == 0 ? gs_environment_of_process() : NULL;
+    if (entry) {
         now = 2;
-        for (char *const *entry = environ; *entry; entry++) {
+        for (; *entry; entry++) {
             if (gs_elf_begins_with(*entry, name)) {
                 now = says_off(*entry + sizeof(name) - 1) ? 1 : 2;
             }

@@ -23,6 +23,7 @@
 #include "shim/limits/platform.h"
 #include "shim/link/linker.h"
 #include "shim/link/real.h"
+#include "shim/settings/environment.h"
 #include "shim/settings/log.h"
 #include "shim/settings/own_thread.h"
 #include "shim/state/state.h"
@@ -298,7 +299,8 @@ static void at_exit(void)
  * is. */
 static const char *why_unusable(int ordinal)
 {
-    struct gs_platform platform = gs_platform_read(ordinal, "", environ);
+    struct gs_platform platform =
+        gs_platform_read(ordinal, "", gs_environment_of_process());
     struct stat info;
     if (platform.integrated || platform.wsl) {
         return "NVML has no values here";

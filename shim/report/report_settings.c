@@ -188,8 +188,8 @@ bool gs_report_compose(struct gs_tracker *tracker, struct gs_report_config confi
  * (https://no-color.org). */
 static bool shows_colors(int fd)
 {
-    const char *no_color = secure_getenv("NO_COLOR");
-    const char *terminal = secure_getenv("TERM");
+    const char *no_color = gs_environment_value("NO_COLOR");
+    const char *terminal = gs_environment_value("TERM");
     return fd >= 0 && isatty(fd) && (!no_color || !no_color[0]) &&
            !gs_text_is_dumb(terminal);
 }

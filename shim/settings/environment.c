@@ -1,7 +1,7 @@
 /*
  * environment.c - see environment.h.
- * Owns: the lists.   Lock: none; one pointer is atomic, the other immutable after the
- * constructor.
+ * Owns: the lists.   Lock: none; two pointers are atomic, the others immutable after the
+ * constructors.
  */
 #include "shim/settings/environment.h"
 
@@ -9,10 +9,21 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+#include "shim/settings/own_thread.h"
 
 static char *const *replaced; /* atomic; NULL: the process's own */
 static char **kept;           /* NULL: there is none, or nothing to keep */
+static char *const *settled;  /* atomic; NULL: the library has not started */
+static char *const *initial;  /* NULL: not known */
+
+/* glibc passes what the kernel has passed to the program, whatever `environ` is now. */
+__attribute__((constructor(101))) static void learn_initial(int count, char **arguments)
+{
+    initial = arguments ? arguments + count + 1 : NULL;
+}
 
 static inline bool begins_with(const char *entry, const char *prefix)
 {
@@ -42,8 +53,9 @@ static bool is_cleaned(char *const *variables)
     return !has_preload(variables);
 }
 
-/* Copies the library's variables: `count` of them, `bytes` long with their NULs. */
-static void keep(char *const *variables, size_t count, size_t bytes)
+/* Copies the library's variables: `count` of them, `bytes` long with their NULs. NULL: no
+ * memory. */
+static char **copy(char *const *variables, size_t count, size_t bytes)
 {
     int saved_errno = errno;
     const size_t list_bytes = (count + 1) * sizeof(char *);
@@ -51,40 +63,91 @@ static void keep(char *const *variables, size_t count, size_t bytes)
                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     errno = saved_errno;
     if (list == MAP_FAILED) {
-        return;
+        return NULL;
     }
     char *text = (char *)list + list_bytes;
-    kept = list;
-    for (char *const *entry = variables; *entry; entry++) {
-        if (is_own(*entry)) {
-            *list++ = text;
-            text = stpcpy(text, *entry) + 1;
+    for (size_t i = 0; i < count; variables++) {
+        if (is_own(*variables)) {
+            list[i++] = text;
+            text = stpcpy(text, *variables) + 1;
         }
     }
+    return list;
+}
+
+/* Out: *bytes  of all, with their NULs */
+static size_t count_own(char *const *variables, size_t *bytes)
+{
+    size_t count = 0;
+    *bytes = 0;
+    for (char *const *entry = variables; entry && *entry; entry++) {
+        if (is_own(*entry)) {
+            count++;
+            *bytes += strlen(*entry) + 1;
+        }
+    }
+    return count;
 }
 
 bool gs_environment_keep(char *const *variables)
 {
-    size_t count = 0, bytes = 0;
-    for (char *const *entry = variables; entry && *entry; entry++) {
-        if (is_own(*entry)) {
-            count++;
-            bytes += strlen(*entry) + 1;
-        }
-    }
+    size_t bytes, count = count_own(variables, &bytes);
     if (count > 0 && has_preload(variables) && !getauxval(AT_SECURE)) {
-        keep(variables, count, bytes);
+        kept = copy(variables, count, bytes);
     }
     return count > 0;
+}
+
+static bool in_own_thread(void)
+{
+    return gs_own_thread_is((pid_t)syscall(SYS_gettid));
+}
+
+static char *const *of_program(void)
+{
+    return kept && is_cleaned(environ) ? kept : environ;
 }
 
 char *const *gs_environment(void)
 {
     char *const *list = __atomic_load_n(&replaced, __ATOMIC_ACQUIRE);
+    char *const *own = __atomic_load_n(&settled, __ATOMIC_ACQUIRE);
     if (list) {
         return list;
     }
-    return kept && is_cleaned(environ) ? kept : environ;
+    return own && in_own_thread() ? own : of_program();
+}
+
+void gs_environment_settle(void)
+{
+    static char *const none[] = {NULL};
+    if (!gs_environment_is_replaced()) {
+        size_t bytes, count = count_own(of_program(), &bytes);
+        char *const *list = count > 0 ? copy(of_program(), count, bytes) : none;
+        __atomic_store_n(&settled, list ? list : none, __ATOMIC_RELEASE);
+    }
+}
+
+char *const *gs_environment_at_start(void)
+{
+    return initial ? initial : environ;
+}
+
+char *const *gs_environment_of_process(void)
+{
+    return gs_environment_is_replaced() || in_own_thread() ? gs_environment_at_start()
+                                                           : environ;
+}
+
+const char *gs_environment_value(const char *name)
+{
+    size_t length = strlen(name);
+    char *const *entry = getauxval(AT_SECURE) ? NULL : gs_environment_of_process();
+    while (entry && *entry &&
+           (strncmp(*entry, name, length) != 0 || (*entry)[length] != '=')) {
+        entry++;
+    }
+    return entry && *entry ? *entry + length + 1 : NULL;
 }
 
 void gs_environment_replace(char *const *variables)

@@ -9,8 +9,21 @@
 
 #include "gs_base.h"
 
-/* A list as `environ`. */
+/* A list as `environ`. In a thread of the library's own, whose reading no program expects
+ * while it changes its variables: those that gs_environment_settle has copied. */
 char *const *gs_environment(void);
+
+/* Called as the library starts, by the thread that calls CUDA. */
+void gs_environment_settle(void);
+
+/* Variables that are not the library's: `environ`; in a thread of the library's own, and
+ * in a process that it was loaded into later, those of the process's start, which stay
+ * where they are. */
+char *const *gs_environment_of_process(void);
+/* One of them; NULL: there is none, or the process has more privileges than its user. */
+const char *gs_environment_value(const char *name);
+/* Those of the process's start, by a constructor: another thread may change `environ`. */
+char *const *gs_environment_at_start(void);
 
 /* Called before main: copies the library's variables for a process that removes them and
  * LD_PRELOAD. If any of these is left, the environment is used as it is then. Returns

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "gs_date.h"
+#include "shim/settings/environment.h"
 #include "shim/settings/log.h"
 #include "shim/settings/start_folder.h"
 #include "tracker/host_memory.h"
@@ -134,8 +135,7 @@ static const char *rank_text(void)
                                             "PMIX_RANK", "SLURM_PROCID", "RANK"};
 
     for (size_t i = 0; i < GS_ARRAY_LEN(variables); i++) {
-        /* NOLINTNEXTLINE(concurrency-mt-unsafe): as safe as the program's own look-ups */
-        const char *value = secure_getenv(variables[i]);
+        const char *value = gs_environment_value(variables[i]);
         size_t digits = value ? strspn(value, "0123456789") : 0;
 
         if (digits > 0 && digits < 10 && value[digits] == '\0') {
@@ -181,8 +181,7 @@ static const char *name_put_variable(struct name_buffer *name, const char *text)
     if (length < sizeof(variable)) {
         memcpy(variable, text, length);
         variable[length] = '\0';
-        /* NOLINTNEXTLINE(concurrency-mt-unsafe): as safe as the program's own look-ups */
-        value = secure_getenv(variable);
+        value = gs_environment_value(variable);
     }
     if (!value || !*value) {
         value = "unset";

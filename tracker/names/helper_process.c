@@ -6,9 +6,9 @@
  *
  * The process has threads, handlers and habits of its own:
  *   - posix_spawn, never fork: no handler of pthread_atfork runs, nothing is copied;
- *   - the child's environment is a copy of `environ` without LD_PRELOAD and GPUSHIM_* (it
- *     must not track itself) and without DEBUGINFOD_URLS (a report queries no server). No
- *     other code of tracker/ reads the environment;
+ *   - the child's environment is a copy of the process's without LD_PRELOAD and GPUSHIM_*
+ *     (it must not track itself) and without DEBUGINFOD_URLS (a report queries no
+ *     server). No other code of tracker/ reads the environment;
  *   - the child gets its own process group, default signal actions, no blocked signals;
  *   - its standard input is a socket, not a pipe: MSG_NOSIGNAL keeps a child that ends
  *     early from sending the program SIGPIPE;
@@ -52,12 +52,15 @@ static bool starts_with(const char *text, const char *prefix)
 }
 
 /* The strings are the program's own; only the array is new. NULL: no memory. */
+char *const *(*gs_helper_variables)(void);
+
 static char **clean_environment(void)
 {
+    char *const *all = gs_helper_variables != NULL ? gs_helper_variables() : environ;
     size_t count = 0, kept = 0;
     char **clean;
 
-    while (environ != NULL && environ[count] != NULL) {
+    while (all != NULL && all[count] != NULL) {
         count++;
     }
     clean = malloc((count + 1) * sizeof(*clean));
@@ -65,10 +68,9 @@ static char **clean_environment(void)
         return NULL;
     }
     for (size_t i = 0; i < count; i++) {
-        if (!starts_with(environ[i], "LD_PRELOAD=") &&
-            !starts_with(environ[i], "GPUSHIM_") &&
-            !starts_with(environ[i], "DEBUGINFOD_URLS=")) {
-            clean[kept++] = environ[i];
+        if (!starts_with(all[i], "LD_PRELOAD=") && !starts_with(all[i], "GPUSHIM_") &&
+            !starts_with(all[i], "DEBUGINFOD_URLS=")) {
+            clean[kept++] = all[i];
         }
     }
     clean[kept] = NULL;

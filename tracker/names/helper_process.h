@@ -8,6 +8,10 @@
 
 #include "gs_base.h"
 
+/* The variables of a child, without those of the library: `environ`, or what the shim's
+ * function returns, which knows the library's threads. Set before the first child. */
+extern char *const *(*gs_helper_variables)(void);
+
 /* A child that runs; all zero: none. */
 struct gs_helper {
     int pid;

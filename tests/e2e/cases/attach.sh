@@ -165,6 +165,76 @@ attach_executing_case() {
 }
 add_case "attach to a program that executes itself" attach_executing_case
 
+# A program's variables may change at any moment, and their list be freed, while threads of the library's read
+# them: here the list cannot be read at all. HOW is attach, or preload. Alone sees a constructor, an answer, a report, a
+# file's name or a helper for line numbers that reads `environ`.
+variables_case() {
+  need gcc
+  local name
+
+  cat >unreadable.c <<'C'
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+extern int cudaMalloc(void **, size_t), cudaFree(void *);
+extern char **environ;
+static void *keep_weights(void)
+{
+    void *weights = NULL;
+    return cudaMalloc(&weights, 2 << 20) ? NULL : weights;
+}
+int main(void)
+{
+    char **variables = environ;
+    void *block, *early = keep_weights();
+    environ = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    puts("ready");
+    fflush(stdout);
+    while (access("more", F_OK))
+        usleep(1000);
+    void *weights = keep_weights();
+    if (cudaMalloc(&block, 1 << 20) || cudaFree(block))
+        return 1;
+    puts("done");
+    fflush(stdout);
+    while (access("end", F_OK))
+        usleep(1000);
+    environ = variables;
+    return cudaFree(weights) || cudaFree(early) ? 2 : 7;
+}
+C
+  gcc -g unreadable.c -o unreadable -L"$build/sim" -lcudart || skip gcc
+  if [[ $1 == attach ]]; then
+    LD_LIBRARY_PATH=$build/sim ./unreadable >program.out 2>program.err </dev/null &
+  else
+    LD_LIBRARY_PATH=$build/sim LD_PRELOAD=$shim GPUSHIM_LOG_FILE='log.%q{LANG}' \
+      ./unreadable >program.out 2>program.err </dev/null &
+  fi
+  pid=$!
+  trap 'kill -9 "$pid" 2>/dev/null' EXIT
+  await 25 grep -qs ready program.out || fail 'the program does not start'
+  [[ $1 != attach ]] || run_in attach -- "$build/gpushim" --log-file='log.%q{LANG}' attach "$pid"
+  : >more
+  await 25 grep -qs done program.out || fail 'the program does not go on'
+  run_in dump -- "$build/gpushim" dump "$pid"
+  run_in stats -- "$build/gpushim" stats "$pid"
+  run_in set -- "$build/gpushim" set "$pid" verbose=3
+  run_in again -- "$build/gpushim" dump "$pid"
+  run_in trace -- "$build/gpushim" trace --for=1 "$pid" trace
+  run_in owners -- "$build/gpushim" owners "$pid"
+  [[ $1 != attach ]] || run_in detach -- "$build/gpushim" detach "$pid"
+  : >end
+  local status=0
+  wait "$pid" || status=$?
+  expect_equal 'the status' 7 "$status"
+  for name in dump stats set again trace owners; do
+    expect_status $name 0
+  done
+  expect_text again.out '#0 keep_weights +unreadable[.]c:9$'
+}
+add_case "attach to a program whose variables cannot be read" variables_case attach
+add_case "control with variables that cannot be read" variables_case preload
+
 # Numbers of another PID namespace's /proc are other processes here. Alone sees one of them stopped.
 attach_foreign_proc_case() {
   need unshare
