@@ -16,6 +16,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -343,6 +344,31 @@ Test(symbolize_lines, missing_helpers_are_told)
     assert_answer(3, "p.c", 3);
     setenv("PATH", "/usr/bin:/bin", 1);
     assert_no_children();
+}
+
+static char *const *own_variables(void)
+{
+    static char path[160];
+    static char *const variables[] = {path, NULL};
+
+    snprintf(path, sizeof(path), "PATH=/nonexistent::%s", directory);
+    return variables;
+}
+
+/* The program may change its list, or free it, while a thread of the library's starts the
+ * helper. Alone sees one that is looked up by `environ`, or gets it. */
+Test(symbolize_lines, variables_of_the_process_are_not_read)
+{
+    char **before = environ;
+
+    make_script("addr2line", "while read a; do echo $a; echo f; echo p.c:3; done");
+    gs_helper_variables = own_variables;
+    environ = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const char *note = resolve(NULL, 5000, queries, 4);
+    environ = before;
+    gs_helper_variables = NULL;
+    cr_assert_null(note, "%s", note);
+    assert_answer(3, "p.c", 3);
 }
 
 Test(symbolize_lines, program_that_ignores_its_children)

@@ -118,15 +118,52 @@ static bool set_attributes(posix_spawnattr_t *attributes)
                                                     POSIX_SPAWN_SETPGROUP) == 0;
 }
 
-/* Returns posix_spawnp's result: 0 or an errno. */
+/* The program's path, by PATH of these variables: posix_spawnp would read `environ`. The
+ * caller frees it. NULL: there is none, or no memory. */
+static char *find_program(const char *name, char *const *variables)
+{
+    const char *folders = "/usr/bin:/bin";
+
+    for (; *variables != NULL; variables++) {
+        if (starts_with(*variables, "PATH=")) {
+            folders = *variables + strlen("PATH=");
+            break;
+        }
+    }
+    if (strchr(name, '/') != NULL) {
+        folders = "";
+    }
+    char *path = malloc(strlen(folders) + strlen(name) + 2);
+    while (path != NULL) {
+        size_t length = strcspn(folders, ":");
+        memcpy(path, folders, length);
+        path[length] = '/';
+        strcpy(path + (length > 0 ? length + 1 : 0), name);
+        if (faccessat(AT_FDCWD, path, X_OK, 0) == 0) {
+            return path;
+        }
+        if (folders[length] == '\0') {
+            free(path);
+            return NULL;
+        }
+        folders += length + 1;
+    }
+    return NULL;
+}
+
+/* Returns posix_spawn's result: 0 or an errno. */
 static int spawn(const char *const *argv, char **environment, int in, int out, pid_t *pid)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     int error = ENOMEM;
+    char *path = find_program(argv[0], environment);
 
+    if (path == NULL) {
+        return ENOENT;
+    }
     if (posix_spawn_file_actions_init(&actions) != 0) {
-        return ENOMEM;
+        goto out_path;
     }
     if (posix_spawnattr_init(&attributes) != 0) {
         goto out_actions;
@@ -138,12 +175,14 @@ static int spawn(const char *const *argv, char **environment, int in, int out, p
         !set_attributes(&attributes)) {
         goto out_attributes;
     }
-    error = posix_spawnp(pid, argv[0], &actions, &attributes, (char *const *)argv,
-                         environment);
+    error =
+        posix_spawn(pid, path, &actions, &attributes, (char *const *)argv, environment);
 out_attributes:
     posix_spawnattr_destroy(&attributes);
 out_actions:
     posix_spawn_file_actions_destroy(&actions);
+out_path:
+    free(path);
     return error;
 }
 
