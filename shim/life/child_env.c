@@ -41,15 +41,15 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-void gs_child_env_start(char *const *env)
+void gs_child_env_start(char *const *env, bool given)
 {
     const struct gs_option *option = &gs_options_table[GS_OPTION_ROW_follow_children];
-    const char *given = gs_options_given_text(env, option->name);
+    const char *text = given ? gs_options_given_text(env, option->name) : "";
     uint64_t follow;
     Dl_info self;
     first = env;
-    if (!*given || getauxval(AT_SECURE) ||
-        gs_option_parse(option, given, &follow) != GS_OK || follow) {
+    if (!*text || getauxval(AT_SECURE) ||
+        gs_option_parse(option, text, &follow) != GS_OK || follow) {
         return;
     }
     if (dladdr(own_name, &self) && self.dli_fname) {

@@ -24,8 +24,9 @@ struct gs_child_env {
 /* This process has said so: programs that it starts from now on do not. */
 void gs_child_env_note_renamed(void);
 
-/* Called before main: reads the setting from `env`, the environment of the process. */
-void gs_child_env_start(char *const *env);
+/* Called before main: reads the setting from `env`, the environment of the process, which
+ * has variables of the library if `given`. */
+void gs_child_env_start(char *const *env, bool given);
 
 /* Returns whether the library was preloaded here, started programs are to have it, and a
  * program with this environment would not: the caller has cleaned it. Async-signal-safe.

@@ -28,7 +28,6 @@
 #include "shim/life/fork.h"
 #include "shim/link/linker.h"
 #include "shim/report/finish.h"
-#include "shim/settings/environment.h"
 #include "shim/settings/log.h"
 #include "shim/state/state.h"
 #include "shim/statefile/state_file.h"
@@ -82,11 +81,6 @@ static struct {
 static void *next(enum next which)
 {
     return gs_linker_behind(nexts[which].name, &nexts[which].found);
-}
-
-__attribute__((constructor)) static void read_setting(void)
-{
-    gs_child_env_start(gs_environment_at_start());
 }
 
 /* ---- before and after an exec ---------------------------------------------------- */

@@ -23,6 +23,7 @@
 
 #include "gs_uncancelled.h"
 #include "shim/coverage.h"
+#include "shim/life/child_env.h"
 #include "shim/life/unseen.h"
 #include "shim/link/deep_modules.h"
 #include "shim/link/linker.h"
@@ -158,7 +159,9 @@ __attribute__((constructor)) static void register_handlers(void)
     gs_own_thread_watch_first(gs_parts_first_thread_ends);
     gs_deep_modules_start();
     char *const *env = gs_environment_at_start();
-    if (gs_environment_keep(env)) { /* a start without options looks once */
+    bool given = gs_environment_keep(env); /* a start without options looks once */
+    gs_child_env_start(env, given);
+    if (given) {
         gs_start_folder_remember(env);
     }
     for (int i = 0; i < HANDLERS; i++) {

@@ -13,45 +13,39 @@
 #include "shim/link/linker.h"
 #include "shim/settings/checkers.h"
 
-/* What reads and writes memory: the C library's own. */
-static const char *const plain[] = {
-    "__isoc99_sscanf", "memchr",      "memcmp",     "memcpy",   "memmove",  "memset",
-    "qsort",           "sigemptyset", "sigfillset", "snprintf", "sprintf",  "strcasecmp",
-    "strchr",          "strcmp",      "strcpy",     "strcspn",  "strlen",   "strncmp",
-    "strncpy",         "strnlen",     "strpbrk",    "strrchr",  "strspn",   "strstr",
-    "strtol",          "strtoll",     "strtoul",    "strtoull", "vsnprintf"};
+/* Names, each with its NUL: pointers to them would cost every program that starts. What
+ * reads and writes memory is the C library's own: */
+static const char plain[] =
+    "__isoc99_sscanf\0memchr\0memcmp\0memcpy\0memmove\0memset\0qsort\0sigemptyset\0"
+    "sigfillset\0snprintf\0sprintf\0strcasecmp\0strchr\0strcmp\0strcpy\0strcspn\0strlen\0"
+    "strncmp\0strncpy\0strnlen\0strpbrk\0strrchr\0strspn\0strstr\0strtol\0strtoll\0"
+    "strtoul\0strtoull\0vsnprintf\0";
 
 /* What waits: the C library's own, all or none, as one must not unlock what another has
  * locked. Before glibc 2.34 some are not in libc.so.6, and all stay the sanitizer's. */
-static const char *const locks[] = {"pthread_cond_broadcast",
-                                    "pthread_cond_destroy",
-                                    "pthread_cond_init",
-                                    "pthread_cond_signal",
-                                    "pthread_cond_timedwait",
-                                    "pthread_cond_wait",
-                                    "pthread_mutex_destroy",
-                                    "pthread_mutex_init",
-                                    "pthread_mutex_lock",
-                                    "pthread_mutex_trylock",
-                                    "pthread_mutex_unlock",
-                                    "sem_init",
-                                    "sem_post",
-                                    "sem_timedwait",
-                                    "sem_wait"};
+static const char locks[] =
+    "pthread_cond_broadcast\0pthread_cond_destroy\0pthread_cond_init\0"
+    "pthread_cond_signal\0pthread_cond_timedwait\0pthread_cond_wait\0"
+    "pthread_mutex_destroy\0pthread_mutex_init\0pthread_mutex_lock\0"
+    "pthread_mutex_trylock\0pthread_mutex_unlock\0sem_init\0sem_post\0sem_timedwait\0"
+    "sem_wait\0";
 
 /* What takes and gives back memory: the program's, as what one function of the C library
  * has taken another gives back. A thread that gives back what another took is no race. */
-static void *(*program_malloc)(size_t);
-static void *(*program_calloc)(size_t, size_t);
-static void *(*program_realloc)(void *, size_t);
-static void *(*program_aligned_alloc)(size_t, size_t);
-static char *(*program_strdup)(const char *);
-static void (*program_free)(void *);
+static const char heap[] = "malloc\0calloc\0realloc\0aligned_alloc\0strdup\0free\0";
+static struct {
+    void *(*malloc)(size_t);
+    void *(*calloc)(size_t, size_t);
+    void *(*realloc)(void *, size_t);
+    void *(*aligned_alloc)(size_t, size_t);
+    char *(*strdup)(const char *);
+    void (*free)(void *);
+} program; /* the functions of `heap`, in its order */
 
 static void *malloc_unwatched(size_t bytes)
 {
     gs_checkers_ignore_begin();
-    void *block = program_malloc(bytes);
+    void *block = program.malloc(bytes);
     gs_checkers_ignore_end();
     return block;
 }
@@ -59,7 +53,7 @@ static void *malloc_unwatched(size_t bytes)
 static void *calloc_unwatched(size_t count, size_t bytes)
 {
     gs_checkers_ignore_begin();
-    void *block = program_calloc(count, bytes);
+    void *block = program.calloc(count, bytes);
     gs_checkers_ignore_end();
     return block;
 }
@@ -67,7 +61,7 @@ static void *calloc_unwatched(size_t count, size_t bytes)
 static void *realloc_unwatched(void *block, size_t bytes)
 {
     gs_checkers_ignore_begin();
-    void *moved = program_realloc(block, bytes);
+    void *moved = program.realloc(block, bytes);
     gs_checkers_ignore_end();
     return moved;
 }
@@ -75,7 +69,7 @@ static void *realloc_unwatched(void *block, size_t bytes)
 static void *aligned_alloc_unwatched(size_t alignment, size_t bytes)
 {
     gs_checkers_ignore_begin();
-    void *block = program_aligned_alloc(alignment, bytes);
+    void *block = program.aligned_alloc(alignment, bytes);
     gs_checkers_ignore_end();
     return block;
 }
@@ -83,7 +77,7 @@ static void *aligned_alloc_unwatched(size_t alignment, size_t bytes)
 static char *strdup_unwatched(const char *text)
 {
     gs_checkers_ignore_begin();
-    char *copy = program_strdup(text);
+    char *copy = program.strdup(text);
     gs_checkers_ignore_end();
     return copy;
 }
@@ -91,47 +85,61 @@ static char *strdup_unwatched(const char *text)
 static void free_unwatched(void *block)
 {
     gs_checkers_ignore_begin();
-    program_free(block);
+    program.free(block);
     gs_checkers_ignore_end();
 }
 
-static const struct {
-    const char *name;
-    void **program; /* the program's function */
-    void *unwatched;
-} heap[] = {
-    {"malloc", (void **)&program_malloc, (void *)malloc_unwatched},
-    {"calloc", (void **)&program_calloc, (void *)calloc_unwatched},
-    {"realloc", (void **)&program_realloc, (void *)realloc_unwatched},
-    {"aligned_alloc", (void **)&program_aligned_alloc, (void *)aligned_alloc_unwatched},
-    {"strdup", (void **)&program_strdup, (void *)strdup_unwatched},
-    {"free", (void **)&program_free, (void *)free_unwatched}};
-
-static bool has_name(const char *const *names, size_t count, const char *name)
+static void *unwatched(size_t row)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (gs_elf_same_name(name, names[i])) {
-            return true;
-        }
+    switch (row) {
+    case 0:
+        return (void *)malloc_unwatched;
+    case 1:
+        return (void *)calloc_unwatched;
+    case 2:
+        return (void *)realloc_unwatched;
+    case 3:
+        return (void *)aligned_alloc_unwatched;
+    case 4:
+        return (void *)strdup_unwatched;
+    default:
+        return (void *)free_unwatched;
     }
-    return false;
+}
+
+/* The name after this one; NULL: it is the last. */
+static const char *after(const char *name)
+{
+    name += strlen(name) + 1;
+    return *name ? name : NULL;
+}
+
+/* Out: *row  the name's place in the list, if it is there */
+static bool has_name(const char *names, const char *name, size_t *row)
+{
+    *row = 0;
+    while (names && !gs_elf_same_name(name, names)) {
+        names = after(names);
+        ++*row;
+    }
+    return names != NULL;
 }
 
 /* In the program, or a library of its start: takes no lock of the loader. */
 static void *find_at_start(const char *name)
 {
-    struct gs_module_ref program;
-    if (gs_elf_program(&program) != GS_OK) {
+    struct gs_module_ref first;
+    if (gs_elf_program(&first) != GS_OK) {
         return NULL;
     }
-    void *found = gs_elf_symbol(&program, name);
-    return found ? found : gs_elf_symbol_after(&program, name);
+    void *found = gs_elf_symbol(&first, name);
+    return found ? found : gs_elf_symbol_after(&first, name);
 }
 
 static bool locks_are_there(void)
 {
-    for (size_t i = 0; i < GS_ARRAY_LEN(locks); i++) {
-        if (!gs_elf_library_symbol(locks[i])) {
+    for (const char *name = locks; name; name = after(name)) {
+        if (!gs_elf_library_symbol(name)) {
             return false;
         }
     }
@@ -140,12 +148,15 @@ static bool locks_are_there(void)
 
 static bool find_heap(void)
 {
-    for (size_t i = 0; i < GS_ARRAY_LEN(heap); i++) {
-        *heap[i].program = find_at_start(heap[i].name);
-        if (!*heap[i].program) {
+    void *found[sizeof(program) / sizeof(void *)];
+    size_t count = 0;
+    for (const char *name = heap; name; name = after(name)) {
+        found[count] = find_at_start(name);
+        if (!found[count++]) {
             return false;
         }
     }
+    memcpy(&program, found, sizeof(program));
     return true;
 }
 
@@ -156,16 +167,12 @@ struct visit {
 
 static void *wanted(const struct visit *visit, const char *name)
 {
-    if (has_name(plain, GS_ARRAY_LEN(plain), name) ||
-        (visit->with_locks && has_name(locks, GS_ARRAY_LEN(locks), name))) {
+    size_t row;
+    if (has_name(plain, name, &row) ||
+        (visit->with_locks && has_name(locks, name, &row))) {
         return gs_elf_library_symbol(name);
     }
-    for (size_t i = 0; visit->with_heap && i < GS_ARRAY_LEN(heap); i++) {
-        if (gs_elf_same_name(name, heap[i].name)) {
-            return heap[i].unwatched;
-        }
-    }
-    return NULL;
+    return visit->with_heap && has_name(heap, name, &row) ? unwatched(row) : NULL;
 }
 
 static bool visit_slot(const struct gs_elf_slot *slot, void *data)
@@ -197,10 +204,21 @@ static void start(void)
     (void)gs_elf_visit_slots(&own, visit_slot, &visit);
 }
 
-/* Before threads are there that wait for a lock: the sanitizer takes one that another
- * function unlocks for locked. */
-__attribute__((constructor)) void gs_plain_calls_start(void)
+void gs_plain_calls_start(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     (void)pthread_once(&once, start);
+}
+
+/* Of ThreadSanitizer's runtime. By the dynamic linker, whose search is the cheapest, as
+ * each program that starts pays for it. */
+extern void AnnotateIgnoreReadsBegin(const char *file, int line) __attribute__((weak));
+
+/* Before threads are there that wait for a lock: the sanitizer takes one that another
+ * function unlocks for locked. */
+__attribute__((constructor)) static void start_beside_sanitizer(void)
+{
+    if (AnnotateIgnoreReadsBegin) {
+        gs_plain_calls_start();
+    }
 }

@@ -9,10 +9,9 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
-#include "shim/settings/own_thread.h"
+#include "shim/settings/thread.h"
 
 static char *const *replaced; /* atomic; NULL: the process's own */
 static char **kept;           /* NULL: there is none, or nothing to keep */
@@ -98,11 +97,6 @@ bool gs_environment_keep(char *const *variables)
     return count > 0;
 }
 
-static bool in_own_thread(void)
-{
-    return gs_own_thread_is((pid_t)syscall(SYS_gettid));
-}
-
 static char *const *of_program(void)
 {
     return kept && is_cleaned(environ) ? kept : environ;
@@ -115,7 +109,7 @@ char *const *gs_environment(void)
     if (list) {
         return list;
     }
-    return own && in_own_thread() ? own : of_program();
+    return own && gs_thread.is_own ? own : of_program();
 }
 
 void gs_environment_settle(void)
@@ -135,8 +129,8 @@ char *const *gs_environment_at_start(void)
 
 char *const *gs_environment_of_process(void)
 {
-    return gs_environment_is_replaced() || in_own_thread() ? gs_environment_at_start()
-                                                           : environ;
+    return gs_environment_is_replaced() || gs_thread.is_own ? gs_environment_at_start()
+                                                            : environ;
 }
 
 const char *gs_environment_value(const char *name)

@@ -45,11 +45,13 @@ static void *run(void *argument)
     (void)gs_float_mode_begin(); /* it has that of the thread that started it */
     __atomic_store_n(&slot->number, (pid_t)syscall(SYS_gettid), __ATOMIC_RELEASE);
     gs_checkers_ignore_begin();
+    gs_thread.is_own = true;
     (void)slot->body(NULL);
     gs_checkers_ignore_end();
     /* If this is the last thread, the C library calls exit here, and the report is the
      * program's. */
     gs_thread.depth = 0;
+    gs_thread.is_own = false;
     __atomic_store_n(&slot->number, 0, __ATOMIC_RELEASE);
     __atomic_store_n(&slot->taken, false, __ATOMIC_RELEASE);
     return NULL;

@@ -25,6 +25,7 @@ struct gs_thread {
     int pressed;          /* a device to check for memory pressure, plus 1; 0: none */
     bool in_stream;       /* cuMemAllocAsync is the pool's, whatever GPUSHIM_ASYNC says */
     bool in_api;          /* inside a function of gpushim.h */
+    bool is_own;          /* the library's: own_thread.h */
     const struct gs_context *context;   /* the context used last */
     uint64_t context_generation;        /* it is valid while this is the map's */
     struct gs_submissions *submissions; /* its counts; NULL: none yet */
