@@ -78,7 +78,8 @@ static gpushim_result warm_up(const struct gs_warmup_list *list)
     if (!state) {
         return GPUSHIM_INACTIVE;
     }
-    const struct gs_context *context = gs_context_current(state);
+    const struct gs_context *context =
+        gs_context_serving(state, gs_context_current(state));
     gpushim_result result = GPUSHIM_OFF;
     if (context && context->heap) {
         result = gs_warmup_allocate(context, list, "gpushim_warm_up") ? GPUSHIM_OK

@@ -51,7 +51,7 @@ static inline CUresult allocate_pinned(enum gs_api api, unsigned key, void **pp,
         return call_driver(key, pp, bytes, flags);
     }
     const struct gs_context *context =
-        gs_context_cached(state) ?: gs_context_current(state);
+        gs_context_serving(state, gs_context_cached(state) ?: gs_context_current(state));
     struct gs_block *block;
     CUresult result = CUDA_SUCCESS;
     if (GS_LIKELY(pp && !(flags & ~GS_HOST_FLAGS) &&

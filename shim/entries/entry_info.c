@@ -47,7 +47,8 @@ GS_EXPORT CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
     if (!state) {
         return gs_real()->cuMemGetInfo_v2(free, total);
     }
-    const struct gs_context *context = gs_context_current(state);
+    const struct gs_context *context =
+        gs_context_serving(state, gs_context_current(state));
     size_t real_free = 0, real_total = 0;
     gs_managed_trim_if_idle(state); /* its share on the device is unknown */
     /* Each result needs both numbers; a NULL is passed on for the driver to check. */

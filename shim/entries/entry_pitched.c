@@ -50,8 +50,9 @@ GS_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch,
         return gs_real()->cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height,
                                              ElementSizeBytes);
     }
-    const struct gs_call request = gs_call_in(gs_context_current(state), GS_MEMORY_DEVICE,
-                                              GS_API_cuMemAllocPitch_v2);
+    const struct gs_call request =
+        gs_call_in(gs_context_serving(state, gs_context_current(state)), GS_MEMORY_DEVICE,
+                   GS_API_cuMemAllocPitch_v2);
     size_t bytes = gs_limits_pitched(WidthInBytes, Height);
     bool allowed =
         dptr && pPitch && WidthInBytes && Height &&

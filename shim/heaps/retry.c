@@ -225,7 +225,8 @@ static bool retry_forwarded(bool everywhere)
     if (!state) {
         return false;
     }
-    const struct gs_context *context = gs_context_current(state);
+    const struct gs_context *context =
+        gs_context_serving(state, gs_context_current(state));
     bool again =
         gs_retry(state, context, context && !everywhere ? context->device : -1, 0);
     gs_leave();

@@ -177,8 +177,9 @@ static CUresult serve(struct gs_state *state, struct gs_managed_range *wish, boo
 CUresult gs_managed_alloc(struct gs_state *state, CUdeviceptr *out, size_t bytes,
                           unsigned flags)
 {
-    struct gs_call request = gs_call_in(gs_context_current(state), GS_MEMORY_MANAGED,
-                                        GS_API_cuMemAllocManaged);
+    struct gs_call request =
+        gs_call_in(gs_context_serving(state, gs_context_current(state)),
+                   GS_MEMORY_MANAGED, GS_API_cuMemAllocManaged);
     const struct gs_context *context = request.context;
     bool keep = out && bytes > 0 && bytes < SIZE_MAX / 2 && may_keep(context, flags);
     struct gs_managed_range wish = {.bytes =

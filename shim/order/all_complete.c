@@ -8,6 +8,15 @@
 #include "shim/order/verify.h"
 #include "shim/state/state.h"
 
+/* The entry of the context whose completion is that of `handle`: "If the current context is
+ * the primary context, green contexts that have been created will also be synchronized"
+ * (cuCtxSynchronize). */
+static const struct gs_context *find_waited(struct gs_state *state, CUcontext handle)
+{
+    const struct gs_context *found = gs_context_find(state, handle);
+    return found && found->owner != handle ? gs_context_find(state, found->owner) : found;
+}
+
 bool gs_all_complete_search(struct gs_state *state, uint64_t point,
                             const struct gs_context *but)
 {
@@ -16,10 +25,10 @@ bool gs_all_complete_search(struct gs_state *state, uint64_t point,
         return false;
     }
     for (unsigned i = 0; gs_all_contexts_at(i, &handle); i++) {
-        if (but && but->handle == handle) {
+        const struct gs_context *context = find_waited(state, handle);
+        if (but && context == but) {
             continue;
         }
-        const struct gs_context *context = gs_context_find(state, handle);
         bool complete =
             context && __atomic_load_n(&context->complete_at, __ATOMIC_ACQUIRE) >= point;
         if (!complete) {

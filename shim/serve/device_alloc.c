@@ -83,7 +83,8 @@ static GS_NOINLINE CUresult handle_refusal(struct gs_state *state,
 CUresult gs_serve_device(struct gs_state *state, const struct gs_context *known,
                          CUdeviceptr *out, size_t bytes)
 {
-    const struct gs_context *context = known ?: gs_context_current(state);
+    const struct gs_context *context =
+        gs_context_serving(state, known ?: gs_context_current(state));
     struct gs_block *block;
     int native = CUDA_ERROR_OUT_OF_MEMORY;
     enum gs_status status = GS_ERR_UNPOOLABLE;

@@ -374,22 +374,37 @@ const struct gs_context *gs_context_current_known(struct gs_state *state)
     return gs_context_find(state, handle);
 }
 
+/* The entry of a context that need not be current, added to the map if new; NULL: it has
+ * ended, or no memory. */
+static const struct gs_context *find_or_meet(struct gs_state *state, CUcontext handle)
+{
+    bool pushed;
+    const struct gs_context *found = gs_context_find(state, handle);
+    if (!found && gs_context_push(handle, &pushed) == CUDA_SUCCESS) {
+        found = gs_context_current(state);
+        gs_context_pop(pushed);
+    }
+    return found;
+}
+
 const struct gs_context *gs_context_of_stream(struct gs_state *state,
                                               const struct gs_context *current,
                                               CUstream stream)
 {
     CUcontext home = NULL;
-    bool pushed;
     if (GS_LIKELY(gs_all_contexts_are_one()) || !current ||
         gs_stream_context(stream, &home) != CUDA_SUCCESS || home == current->handle) {
         return current;
     }
-    const struct gs_context *found = gs_context_find(state, home);
-    if (!found && gs_context_push(home, &pushed) == CUDA_SUCCESS) {
-        found = gs_context_current(state);
-        gs_context_pop(pushed);
-    }
+    const struct gs_context *found = find_or_meet(state, home);
     return found ? found : current;
+}
+
+const struct gs_context *gs_context_of_view(struct gs_state *state,
+                                            const struct gs_context *view)
+{
+    const struct gs_context *found = find_or_meet(state, view->owner);
+    return found && found->primary ? found : view;
 }
 
 bool gs_contexts_are_one(const struct gs_state *state)

@@ -112,6 +112,25 @@ const struct gs_context *gs_context_of_stream(struct gs_state *state,
                                               const struct gs_context *current,
                                               CUstream stream);
 
+/* For a view of a green context: the entry of the primary context, added to the map if
+ * new. Returns `view` if there is none. */
+const struct gs_context *gs_context_of_view(struct gs_state *state,
+                                            const struct gs_context *view)
+    __attribute__((cold));
+
+/*
+ * The context that serves requests for memory made in `context` (NULL: none is current).
+ * A green context uses the memory of its device's primary context (Driver API, "Green
+ * Contexts"). Any other context serves itself.
+ */
+static inline const struct gs_context *
+gs_context_serving(struct gs_state *state, const struct gs_context *context)
+{
+    return GS_LIKELY(!context || context->owner == context->handle)
+               ? context
+               : gs_context_of_view(state, context);
+}
+
 /* Returns true if the process has used only one context, as far as is known. */
 bool gs_contexts_are_one(const struct gs_state *state);
 
@@ -144,8 +163,8 @@ bool gs_context_end(struct gs_state *state, CUcontext handle,
 bool gs_context_is_alive(const struct gs_context *context);
 bool gs_context_is_another(const struct gs_context *was, CUcontext handle);
 
-/* Records that a context stands for a green one (cuCtxFromGreenCtx): its memory is not
- * pooled. */
+/* Records that a context stands for a green one (cuCtxFromGreenCtx): it has no heap, and
+ * gs_context_serving is the primary context. */
 void gs_context_view(struct gs_state *state, CUcontext view, CUgreenCtx green);
 /* The view of a green context, or NULL. */
 CUcontext gs_context_find_view(struct gs_state *state, CUgreenCtx green);

@@ -122,6 +122,49 @@ static void green_first(void)
     rounds();
 }
 
+/* Device, pinned and managed memory of a green context is the primary one's: the pool
+   serves it, for one after the other, also when the device is full, and after the green
+   context has gone. */
+static void green_memory(void)
+{
+    enum { FULL = 40 << 20 };
+    CUcontext primary = retain(0), view, told = NULL;
+    CUgreenCtx green = new_green(0);
+    CUdeviceptr block, kept, managed;
+    void *host;
+
+    APP_OK(cuMemAlloc_v2(&block, FULL));
+    APP_OK(cuMemFree_v2(block));
+    APP_OK(cuCtxFromGreenCtx(&view, green));
+    APP_OK(cuCtxSetCurrent(view));
+    say("cuMemAlloc of what is idle", cuMemAlloc_v2(&block, FULL));
+    say("cuMemAlloc of too much", cuMemAlloc_v2(&kept, FULL));
+    say("cuMemAlloc of nothing", cuMemAlloc_v2(&kept, 0));
+    say("cuMemAlloc to nowhere", cuMemAlloc_v2(NULL, BYTES));
+    say("cuMemFree", cuMemFree_v2(block));
+    APP_OK(cuMemAlloc_v2(&kept, BYTES));
+    APP_OK(cuPointerGetAttribute(&told, CU_POINTER_ATTRIBUTE_CONTEXT, kept));
+    say("cuPointerGetAttribute tells the primary context", told != primary);
+    for (int i = 0; i < 20; i++) {
+        if (i == 1)
+            fprintf(stderr, "rounds\n");
+        APP_OK(cuMemHostAlloc(&host, BYTES, 0));
+        APP_OK(cuMemAllocManaged(&managed, BYTES, CU_MEM_ATTACH_GLOBAL));
+        APP_OK(cuMemAlloc_v2(&block, BYTES));
+        APP_OK(cuMemcpyHtoD_v2(block, host, BYTES));
+        APP_OK(cuMemFree_v2(block));
+        APP_OK(cuMemFree_v2(managed));
+        APP_OK(cuMemFreeHost(host));
+    }
+    fprintf(stderr, "end of rounds\n");
+    APP_OK(cuGreenCtxDestroy(green));
+    say("cuMemAlloc with a context that is gone", cuMemAlloc_v2(&block, BYTES));
+    say("cuMemHostAlloc", cuMemHostAlloc(&host, BYTES, 0));
+    APP_OK(cuCtxSetCurrent(primary));
+    say("cuMemsetD8", cuMemsetD8_v2(kept, 1, BYTES));
+    say("cuMemFree", cuMemFree_v2(kept));
+}
+
 /* The primary context is known by its green one alone. */
 static void green_alone(void)
 {
@@ -206,12 +249,13 @@ static void unsupported(void)
 {
     printf("endings: no green contexts\n");
 }
-#define green_last  unsupported
-#define green_first unsupported
-#define green_reset unsupported
-#define green_alone unsupported
-#define green_known unsupported
-#define green_race  unsupported
+#define green_last   unsupported
+#define green_first  unsupported
+#define green_memory unsupported
+#define green_reset  unsupported
+#define green_alone  unsupported
+#define green_known  unsupported
+#define green_race   unsupported
 #endif
 
 /* ---- captures ---------------------------------------------------------------------- */
@@ -575,6 +619,7 @@ static const struct {
     {"green_known", green_known},         {"green_race", green_race},
     {"full_green", full_green},           {"full_small", full_small},
     {"full_launches", full_launches},     {"capture_in_green", capture_in_green},
+    {"green_memory", green_memory},
 };
 
 int main(int argc, char **argv)

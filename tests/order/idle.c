@@ -493,10 +493,8 @@ PROGRAM(idle, copied_then_per_thread, RIGHT, "another thread's default stream")
 }
 
 #if CUDA_VERSION >= 12040
-PROGRAM(idle, green_context, RIGHT, "a green context's end is not its device's")
+static CUcontext new_green(void)
 {
-    CUstream a = new_stream(), b = new_stream();
-    CUdeviceptr memory = new_memory();
     CUdevResource resource;
     CUdevResourceDesc desc;
     CUgreenCtx green;
@@ -506,11 +504,57 @@ PROGRAM(idle, green_context, RIGHT, "a green context's end is not its device's")
     OK(cuDevResourceGenerateDesc(&desc, &resource, 1));
     OK(cuGreenCtxCreate(&green, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM));
     OK(cuCtxFromGreenCtx(&view, green));
+    return view;
+}
+
+PROGRAM(idle, green_context, RIGHT, "a green context's end is not its device's")
+{
+    CUstream a = new_stream(), b = new_stream();
+    CUdeviceptr memory = new_memory();
+    CUcontext view = new_green();
+
     fill(a, memory, 1);
     OK(cuCtxSetCurrent(view));
     OK(cuCtxSynchronize());
     OK(cuCtxSetCurrent(world_context()));
     free_and_reuse(memory, b);
+}
+
+PROGRAM(idle, green_default_stream, RIGHT,
+        "nor is the primary context's default stream a green context's")
+{
+    CUdeviceptr memory = new_memory();
+    CUcontext view = new_green();
+
+    OK(cuCtxSetCurrent(view));
+    OK(cuMemsetD32Async(memory, 1, WORDS, NULL));
+    OK(cuCtxSetCurrent(world_context()));
+    OK(cuStreamSynchronize(NULL));
+    free_and_reuse(memory, new_stream());
+}
+
+/* The memory of a green context is the primary context's: freed memory of the one serves
+   the other, after all work of both. */
+PROGRAM(idle, green_memory, RIGHT,
+        "a free in a green context waits for the primary one's")
+{
+    CUstream a = new_stream();
+    CUcontext view = new_green();
+    CUdeviceptr memory, reused;
+
+    OK(cuCtxSetCurrent(view));
+    memory = new_memory();
+    fill(a, memory, 1);
+    OK(cuMemFree(memory));
+    reused = new_memory();
+    must(reused == memory || memory == 0 || free_is_lazy(), "the address is used again");
+    fill(NULL, reused, 2);
+    OK(cuMemFree(reused));
+    OK(cuCtxSetCurrent(world_context()));
+    memory = new_memory();
+    must(memory == reused || reused == 0 || free_is_lazy(), "and in the primary context");
+    fill(a, memory, 3);
+    must_hold(memory, 3);
 }
 #endif
 

@@ -32,8 +32,8 @@ static void expect_live(unsigned count, const char *when)
     cr_expect_eq(totals.live_count, count, "%s: %u", when, (unsigned)totals.live_count);
 }
 
-/* Only this test has a context that is not its own owner in the hot path: no pool serves
- * such a context today. */
+/* Only this test has a context that is not its own owner in the hot path: the pool serves
+ * a green context as the primary one. */
 Test(record, each_way_names_the_context_that_memory_ends_with, .init = start)
 {
     struct gs_call call = gs_call_in(&view, GS_MEMORY_DEVICE, GS_API_cuMemAlloc_v2);

@@ -33,6 +33,18 @@ for corner in green_first capture_destroy capture_reset capture_release capture_
   capture_stays looked_at; do
   add_case "endings $corner" endings_served_case "$corner"
 done
+
+# Memory of a green context is the pool's. It alone sees requests there that the driver serves, and pinned and managed
+# memory that is never used again because no wait is taken to cover a green context.
+endings_green_case() {
+  endings green_memory "$@"
+  expect_clean report.err
+  expect_equal "memory asked of the driver in the rounds" 0 "$(sed -n '/^rounds/,/^end of rounds/p' shim.err |
+    grep -cE '^cudasim: cuMem.*(Alloc|Free)')"
+}
+add_case "endings green_memory" endings_green_case
+add_case "endings green_memory lazy" endings_green_case GPUSHIM_FREE_SYNC=lazy
+
 for corner in capture_destroy capture_stays; do
   add_case "endings $corner lazy" endings_served_case "$corner" GPUSHIM_FREE_SYNC=lazy
 done
