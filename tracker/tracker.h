@@ -38,13 +38,19 @@ enum gs_key_space {
     GS_KEY_ADDRESS,    /* the key is the address itself */
     GS_KEY_ALLOCATION, /* physical memory */
     GS_KEY_ARRAY,      /* arrays, mipmapped ones too */
-    GS_KEY_EXTERNAL    /* imported memory of other APIs */
+    GS_KEY_EXTERNAL,   /* imported memory of other APIs */
+    GS_KEY_ENDPOINT    /* logical endpoints; no record has such a key */
 };
 #define GS_KEY_SPACE_SHIFT 56
 
 static inline uint64_t gs_key(enum gs_key_space space, uint64_t value)
 {
     return value ^ (uint64_t)space << GS_KEY_SPACE_SHIFT;
+}
+
+static inline enum gs_key_space gs_key_space(uint64_t key)
+{
+    return (enum gs_key_space)(key >> GS_KEY_SPACE_SHIFT);
 }
 
 /* The handle, or the address. */

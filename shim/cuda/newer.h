@@ -305,6 +305,7 @@ CUresult cuLogicalEndpointBindMem(CUlogicalEndpointId leId, CUdevice dev,
                                   CUmemGenericAllocationHandle memHandle,
                                   cuuint64_t memOffset, cuuint64_t size,
                                   unsigned long long flags);
+CUresult cuLogicalEndpointDestroy(CUlogicalEndpointId leId);
 CUresult cuLogicalEndpointUnbind(CUlogicalEndpointId leId, CUdevice dev,
                                  cuuint64_t offset, cuuint64_t size);
 #endif

@@ -109,7 +109,7 @@ static CUresult destroy_array(enum gs_api api, void *handle)
     }
     CUresult result = GS_TOLD_FREE(state, &freeing, destroy_in_driver(api, handle));
     if (result == CUDA_SUCCESS) {
-        gs_physical_array_ended(state, freeing.key, api);
+        gs_physical_object_ended(state, freeing.key, api);
     }
     gs_leave();
     return result;

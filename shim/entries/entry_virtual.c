@@ -1,5 +1,6 @@
 /*
- * entry_virtual.c - virtual memory management: physical memory, its mappings, multicast.
+ * entry_virtual.c - virtual memory management: physical memory, its mappings, multicast
+ * objects, logical endpoints.
  *
  * The driver's own, forwarded. The report records the owner of physical memory as long as
  * it is reachable (physical.h), and it is charged against GPUSHIM_MEM_LIMIT. An address
@@ -248,18 +249,30 @@ static void made_multicast(CUresult result, const CUmemGenericAllocationHandle *
     });
 }
 
-/* Records a binding: of the handle's memory, or of the memory mapped at the address. */
-static void memory_bound(CUresult result, CUmemGenericAllocationHandle object,
-                         size_t offset, CUmemGenericAllocationHandle memory,
-                         CUdeviceptr addr, size_t size)
+/* ---- bindings to multicast objects and logical endpoints ----------------------------- */
+
+static uint64_t endpoint_key(CUlogicalEndpointId id)
 {
-    GS_WITHIN(enter_after(result), gs_physical_bound(object, offset, size, memory, addr));
+    return gs_key(GS_KEY_ENDPOINT, id);
 }
 
-static void memory_unbound(CUresult result, CUmemGenericAllocationHandle object,
-                           CUdevice dev, size_t offset, size_t size)
+/* Records a binding: of the handle's memory, or of the memory mapped at the address. */
+static void memory_bound(CUresult result, struct gs_bound bound)
 {
-    GS_WITHIN(enter_after(result), gs_physical_unbound(state, object, dev, offset, size));
+    GS_WITHIN(enter_after(result), gs_physical_bound(&bound));
+}
+
+static void memory_unbound(CUresult result, struct gs_bound range)
+{
+    GS_WITHIN(enter_after(result), gs_physical_unbound(state, &range));
+}
+
+/* "Any memory bound by this process to any device associated with the logical endpoint
+ * will be unbound" (cuLogicalEndpointDestroy). */
+static void endpoint_ended(CUresult result, CUlogicalEndpointId id, enum gs_api api)
+{
+    GS_WITHIN(enter_after(result),
+              gs_physical_object_ended(state, endpoint_key(id), api));
 }
 
 #define GS_FILE_virtual ,

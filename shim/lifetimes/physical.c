@@ -6,8 +6,9 @@
  * handle may be reused while its former memory is still mapped: the handle then names the
  * new memory.
  *
- * A multicast object, and an array with parts that memory was mapped into, hold other
- * memory. Such an array has no record: it owns no memory.
+ * A multicast object, a logical endpoint, and an array with parts that memory was mapped
+ * into, hold other memory. Such an array, and an endpoint, has no record: it owns no
+ * memory.
  *
  * Owns:  the maps and their entries.
  * Lock:  lock; never held across a driver call. The tracker is called under it only to
@@ -23,8 +24,8 @@
 #include "shim/memory/tell.h"
 
 /* A part of an object that holds memory: a box of a level's texels of an array, or a
- * range, stored as a box of one dimension, of a layer's mip tail or of a multicast
- * object. */
+ * range, stored as a box of one dimension, of a layer's mip tail, of a multicast object or
+ * of an endpoint. */
 struct part {
     bool tail;
     unsigned level, layer;
@@ -35,6 +36,7 @@ struct part {
 struct binding {
     struct binding *next; /* of the same object */
     struct gs_physical *memory;
+    int device; /* whose binding it is; -1: not known */
     struct part part;
 };
 
@@ -48,7 +50,7 @@ struct gs_physical {
     bool grows;               /* its size is known only when it is mapped */
     CUcontext context;        /* it ends with this context; NULL: it outlives all */
     uint32_t record;          /* the tracker's record id; 0: none */
-    struct binding *bindings; /* those of a multicast object, or of an array */
+    struct binding *bindings; /* of an object that holds other memory */
     unsigned references;      /* the handles in use */
     unsigned holds;           /* mappings, bindings, releases in progress */
 };
@@ -113,15 +115,14 @@ static bool is_within(const struct part *inner, const struct part *outer)
 }
 
 /* Ends the object's bindings within the part; NULL: all of them.
- * In: device  only those of memory on the device; -1: on any */
+ * In: device  only those of the device; -1: of any */
 static void end_bindings(struct gs_physical *object, const struct part *part, int device,
                          struct gs_physical **ended)
 {
     for (struct binding **link = &object->bindings; *link;) {
         struct binding *binding = *link;
-        int bound = binding->memory->device;
         if ((part && !is_within(&binding->part, part)) ||
-            (device >= 0 && bound >= 0 && bound != device)) {
+            (device >= 0 && binding->device >= 0 && binding->device != device)) {
             link = &binding->next;
             continue;
         }
@@ -150,30 +151,32 @@ static void end_mapping(struct mapping *mapping, struct gs_physical **ended)
     free(mapping);
 }
 
-static void add_binding(struct gs_physical *object, const struct part *part,
+/* In: device  -1: that of the memory */
+static void add_binding(struct gs_physical *object, const struct part *part, int device,
                         struct gs_physical *memory)
 {
     struct binding *binding = calloc(1, sizeof(*binding));
     if (binding) {
-        *binding = (struct binding){object->bindings, memory, *part};
+        *binding = (struct binding){object->bindings, memory,
+                                    device >= 0 ? device : memory->device, *part};
         object->bindings = binding;
         memory->holds++;
     }
 }
 
-/* The array with this key, added if new; NULL: no memory. */
-static struct gs_physical *array_of(uint64_t key)
+/* The array or endpoint with this key, added if new; NULL: no memory. */
+static struct gs_physical *object_of(uint64_t key)
 {
-    struct gs_physical *array = find_memory(key);
-    if (!array && (array = calloc(1, sizeof(*array)))) {
-        array->key = key;
-        array->references = 1;
-        if (!GS_HASH_ADD(memories, key, array)) {
-            free(array);
-            array = NULL;
+    struct gs_physical *object = find_memory(key);
+    if (!object && (object = calloc(1, sizeof(*object)))) {
+        object->key = key;
+        object->references = 1;
+        if (!GS_HASH_ADD(memories, key, object)) {
+            free(object);
+            object = NULL;
         }
     }
-    return array;
+    return object;
 }
 
 /* ---- with the lock released ----------------------------------------------------- */
@@ -334,40 +337,49 @@ static struct part byte_range(size_t offset, size_t bytes)
     return (struct part){.begin = {offset}, .extent = {bytes, 1, 1}};
 }
 
-void gs_physical_bound(CUmemGenericAllocationHandle handle, size_t offset, size_t bytes,
-                       CUmemGenericAllocationHandle memory_handle, CUdeviceptr addr)
+/* The memory bound at `done` bytes of the range, or NULL. The lock is held.
+ * Out: *end  where it ends in the range */
+static struct gs_physical *memory_at(const struct gs_bound *bound, size_t done,
+                                     size_t *end)
 {
-    gs_mutex_lock(&lock);
-    struct gs_physical *object = find_memory(gs_key(GS_KEY_ALLOCATION, handle));
-    if (object && memory_handle) {
-        struct gs_physical *memory =
-            find_memory(gs_key(GS_KEY_ALLOCATION, memory_handle));
-        const struct part part = byte_range(offset, 1); /* unbound with its first byte */
-        if (memory) {
-            add_binding(object, &part, memory);
-        }
+    *end = bound->bytes;
+    if (bound->memory) {
+        return find_memory(gs_key(GS_KEY_ALLOCATION, bound->memory));
     }
-    for (size_t done = 0; object && !memory_handle && done < bytes;) {
-        const struct mapping *mapping = mapping_within(addr + done, 1);
-        const struct part part = byte_range(offset + done, 1);
-        if (!mapping) {
-            break;
+    const struct mapping *mapping = mapping_within(bound->addr + done, 1);
+    if (!mapping) {
+        return NULL;
+    }
+    *end = (size_t)(mapping->addr - bound->addr) + mapping->bytes;
+    return mapping->memory;
+}
+
+void gs_physical_bound(const struct gs_bound *bound)
+{
+    bool is_endpoint = gs_key_space(bound->object) == GS_KEY_ENDPOINT;
+    gs_mutex_lock(&lock);
+    for (size_t done = 0, end; done < bound->bytes; done = end) {
+        const struct part part =
+            byte_range(bound->offset + done, 1); /* unbound with it */
+        struct gs_physical *memory = memory_at(bound, done, &end), *object = NULL;
+        if (memory) {
+            object = is_endpoint ? object_of(bound->object) : find_memory(bound->object);
         }
-        add_binding(object, &part, mapping->memory);
-        done = (size_t)(mapping->addr - addr) + mapping->bytes;
+        if (object) {
+            add_binding(object, &part, bound->device, memory);
+        }
     }
     gs_mutex_unlock(&lock);
 }
 
-void gs_physical_unbound(struct gs_state *state, CUmemGenericAllocationHandle handle,
-                         int device, size_t offset, size_t bytes)
+void gs_physical_unbound(struct gs_state *state, const struct gs_bound *range)
 {
     struct gs_physical *ended = NULL;
-    const struct part part = byte_range(offset, bytes);
+    const struct part part = byte_range(range->offset, range->bytes);
     gs_mutex_lock(&lock);
-    struct gs_physical *object = find_memory(gs_key(GS_KEY_ALLOCATION, handle));
+    struct gs_physical *object = find_memory(range->object);
     if (object) {
-        end_bindings(object, &part, device, &ended);
+        end_bindings(object, &part, range->device, &ended);
     }
     gs_mutex_unlock(&lock);
     end_memory(state, ended, GS_API_UNKNOWN);
@@ -417,23 +429,23 @@ void gs_physical_array_mapped(struct gs_state *state, const CUarrayMapInfo *list
         if (array) {
             end_bindings(array, &part, -1, &ended);
         }
-        if (memory && (array = array_of(array_key(&list[i])))) {
+        if (memory && (array = object_of(array_key(&list[i])))) {
             array->context = context;
-            add_binding(array, &part, memory);
+            add_binding(array, &part, -1, memory);
         }
     }
     gs_mutex_unlock(&lock);
     end_memory(state, ended, GS_API_cuMemMapArrayAsync);
 }
 
-void gs_physical_array_ended(struct gs_state *state, uint64_t key, enum gs_api api)
+void gs_physical_object_ended(struct gs_state *state, uint64_t key, enum gs_api api)
 {
     struct gs_physical *ended = NULL;
     gs_mutex_lock(&lock);
-    struct gs_physical *array = find_memory(key);
-    if (array) {
-        array->references = 0;
-        end_if_unreachable(array, &ended);
+    struct gs_physical *object = find_memory(key);
+    if (object) {
+        object->references = 0;
+        end_if_unreachable(object, &ended);
     }
     gs_mutex_unlock(&lock);
     end_memory(state, ended, api);

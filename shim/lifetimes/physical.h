@@ -4,9 +4,9 @@
  * Memory of cuMemCreate lives as long as a handle refers to it or a mapping exists (CUDA
  * Driver API, virtual memory management: "the memory allocation will be freed when all
  * outstanding mappings to the memory are unmapped and when all outstanding references to
- * the handle are also released"), or as long as it is bound to a multicast object or
- * mapped into a part of an array: a sparse array, and one whose memory is mapped later,
- * owns no memory. Memory opened by an IPC handle lives until it is closed as often as it
+ * the handle are also released"), or as long as it is bound to a multicast object or a
+ * logical endpoint, or mapped into a part of an array: a sparse array, and one whose
+ * memory is mapped later, owns no memory. Memory opened by an IPC handle lives until it is closed as often as it
  * was opened; its address is its handle. Until then the tracker has a record of it, and
  * it is charged against GPUSHIM_MEM_LIMIT if it was charged. While both are off nothing
  * is recorded.
@@ -56,21 +56,27 @@ void gs_physical_unmapped(struct gs_state *state, CUdeviceptr addr, size_t bytes
 /* Parts were handed out of the memory that is mapped here: gs_tracker_divide. */
 void gs_physical_divide(struct gs_state *state, CUdeviceptr addr, size_t bytes);
 
-/* Memory was bound to a multicast object: the handle's memory, or, if `memory` is 0, the
- * memory mapped at the address. */
-void gs_physical_bound(CUmemGenericAllocationHandle object, size_t offset, size_t bytes,
-                       CUmemGenericAllocationHandle memory, CUdeviceptr addr);
+/* A range of a multicast object or of a logical endpoint, and what is bound there. */
+struct gs_bound {
+    uint64_t object; /* gs_key of its handle, or of its id */
+    int device;      /* whose binding it is; -1: the device of the memory */
+    size_t offset, bytes;
+    CUmemGenericAllocationHandle memory; /* 0: what is mapped at `addr` */
+    CUdeviceptr addr;
+};
+/* Memory was bound to an object. */
+void gs_physical_bound(const struct gs_bound *bound);
 /* The device's bindings within the range have ended. */
-void gs_physical_unbound(struct gs_state *state, CUmemGenericAllocationHandle object,
-                         int device, size_t offset, size_t bytes);
+void gs_physical_unbound(struct gs_state *state, const struct gs_bound *range);
 
 /* Called after cuMemMapArrayAsync has accepted the list; its arrays belong to the
  * context. A part holds its memory until it is unmapped or mapped again, or the array
  * ends. */
 void gs_physical_array_mapped(struct gs_state *state, const CUarrayMapInfo *list,
                               unsigned count, CUcontext context);
-/* Called after the array was destroyed; `key`: gs_key of its handle. */
-void gs_physical_array_ended(struct gs_state *state, uint64_t key, enum gs_api api);
+/* Called after an array or a logical endpoint was destroyed; `key`: gs_key of its handle,
+ * or of its id. */
+void gs_physical_object_ended(struct gs_state *state, uint64_t key, enum gs_api api);
 
 /* Called when a context ended: memory that ends with it has no record in the tracker any
  * more. */

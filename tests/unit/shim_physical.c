@@ -228,27 +228,90 @@ Test(physical, memory_whose_size_is_not_said_has_what_is_mapped, .init = start)
     cr_expect_eq(totals.live_count, 0);
 }
 
+static void bind_handle(uint64_t object, int device, size_t offset, size_t bytes,
+                        uint64_t handle)
+{
+    gs_physical_bound(&(struct gs_bound){object, device, offset, bytes, handle, 0});
+}
+
+static void unbind(uint64_t object, int device, size_t offset, size_t bytes)
+{
+    gs_physical_unbound(&state, &(struct gs_bound){object, device, offset, bytes, 0, 0});
+}
+
 Test(physical, what_is_bound_lives_until_the_object_ends_or_unbinds, .init = start)
 {
+    const uint64_t object = key(100);
+
     make(100, GS_MEMORY_MULTICAST, 8 * GS_MIB);
     make(1, GS_MEMORY_PHYSICAL, 2 * GS_MIB);
     make(2, GS_MEMORY_PHYSICAL, 2 * GS_MIB);
     make(3, GS_MEMORY_PHYSICAL, 4 * GS_MIB);
-    gs_physical_bound(100, 0, 2 * GS_MIB, 1, 0);
+    bind_handle(object, -1, 0, 2 * GS_MIB, 1);
     gs_physical_mapped(&state, 2, AT, 2 * GS_MIB, 0);
     gs_physical_mapped(&state, 3, AT + 2 * GS_MIB, 4 * GS_MIB, 0);
-    gs_physical_bound(100, 2 * GS_MIB, 6 * GS_MIB, 0, AT);
+    gs_physical_bound(&(struct gs_bound){object, -1, 2 * GS_MIB, 6 * GS_MIB, 0, AT});
     gs_physical_unmapped(&state, AT, 6 * GS_MIB);
     release(1);
     release(2);
     release(3);
     expect_live(8 * GS_MIB, 3, "bound");
-    gs_physical_unbound(&state, 100, DEVICE + 1, 0, 8 * GS_MIB);
+    unbind(object, DEVICE + 1, 0, 8 * GS_MIB);
     expect_live(8 * GS_MIB, 3, "another device's");
-    gs_physical_unbound(&state, 100, DEVICE, 2 * GS_MIB, 2 * GS_MIB);
+    unbind(object, DEVICE, 2 * GS_MIB, 2 * GS_MIB);
     expect_live(6 * GS_MIB, 2, "one unbound");
     release(100);
     expect_live(0, 0, "the object ended");
+}
+
+/* Would see: a logical endpoint that is not known before memory is bound to it, or is
+ * taken for a handle of its number. */
+Test(physical, what_an_endpoint_holds_lives_until_it_ends_or_unbinds, .init = start)
+{
+    const uint64_t endpoint = gs_key(GS_KEY_ENDPOINT, 1);
+
+    for (uint64_t handle = 1; handle <= 3; handle++)
+        make(handle, GS_MEMORY_PHYSICAL, 2 * GS_MIB);
+    bind_handle(endpoint, DEVICE, 0, 2 * GS_MIB, 1);
+    bind_handle(endpoint, DEVICE, 2 * GS_MIB, 2 * GS_MIB, 2);
+    bind_handle(endpoint, DEVICE, 4 * GS_MIB, 2 * GS_MIB, 77); /* of no known handle */
+    gs_physical_bound(&(struct gs_bound){endpoint, DEVICE, 4 * GS_MIB, 2 * GS_MIB, 0,
+                                         AT}); /* nothing */
+    bind_handle(gs_key(GS_KEY_ENDPOINT, 2), DEVICE, 0, 2 * GS_MIB, 3);
+    for (uint64_t handle = 1; handle <= 3; handle++)
+        release(handle);
+    expect_live(6 * GS_MIB, 3, "bound");
+    unbind(endpoint, DEVICE + 1, 0, 4 * GS_MIB);
+    expect_live(6 * GS_MIB, 3, "another device's");
+    unbind(endpoint, DEVICE, 0, 2 * GS_MIB);
+    expect_live(4 * GS_MIB, 2, "the first");
+    gs_physical_object_ended(&state, gs_key(GS_KEY_ENDPOINT, 3),
+                             GS_API_cuLogicalEndpointDestroy);
+    gs_physical_object_ended(&state, endpoint, GS_API_cuLogicalEndpointDestroy);
+    expect_live(2 * GS_MIB, 1, "that of the other endpoint");
+    gs_physical_object_ended(&state, gs_key(GS_KEY_ENDPOINT, 2),
+                             GS_API_cuLogicalEndpointDestroy);
+    expect_live(0, 0, "gone");
+}
+
+/* Would see: the device of the call ignored, which is all that tells apart two bindings of
+ * host memory at one offset. */
+Test(physical, host_memory_is_bound_by_device, .init = start)
+{
+    struct gs_tracker_totals totals;
+    const uint64_t endpoint = gs_key(GS_KEY_ENDPOINT, 1);
+    const struct gs_call call = {
+        .kind = GS_MEMORY_PHYSICAL_HOST, .api = GS_API_cuMemCreate, .device = -1};
+
+    gs_physical_created(&state, &call, key(1), 2 * GS_MIB, false);
+    bind_handle(endpoint, DEVICE, 0, 2 * GS_MIB, 1);
+    release(1);
+    unbind(endpoint, DEVICE + 1, 0, 2 * GS_MIB);
+    gs_tracker_get_totals(state.tracker, GS_TOTALS_PINNED, &totals);
+    cr_expect_eq(totals.live_count, 1, "another device's range");
+    unbind(endpoint, DEVICE, 0, 2 * GS_MIB);
+    gs_tracker_get_totals(state.tracker, GS_TOTALS_PINNED, &totals);
+    cr_expect_eq(totals.live_count, 0);
 }
 
 Test(physical, what_ends_with_a_context_is_forgotten, .init = start)
@@ -315,9 +378,9 @@ Test(tiles, hold_memory_until_they_are_unmapped_or_mapped_again, .init = start)
     expect_live(6 * GS_MIB, 3, "the second was replaced");
     gs_physical_array_mapped(&state, &all, 1, CTX);
     expect_live(2 * GS_MIB, 1, "the tail is apart");
-    gs_physical_array_ended(&state, gs_key(GS_KEY_ARRAY, 6), GS_API_cuArrayDestroy);
+    gs_physical_object_ended(&state, gs_key(GS_KEY_ARRAY, 6), GS_API_cuArrayDestroy);
     expect_live(2 * GS_MIB, 1, "another array");
-    gs_physical_array_ended(&state, gs_key(GS_KEY_ARRAY, 5), GS_API_cuArrayDestroy);
+    gs_physical_object_ended(&state, gs_key(GS_KEY_ARRAY, 5), GS_API_cuArrayDestroy);
     expect_live(0, 0, "gone");
 }
 

@@ -12,14 +12,14 @@ compile() {
   gcc -g -o "$1" "$chain/$2" "${@:3}" -lpthread -ldl || fail "gcc cannot build $2"
 }
 
-# forwarding FOLDER SONAME: a driver that forwards to the simulated one.
+# forwarding FOLDER SONAME [SOURCE]: a driver that forwards to the simulated one, with the functions of a file.
 forwarding() {
   need nm
   [[ $(uname -m) == x86_64 ]] || skip "x86-64, for which the driver that forwards is written"
   mkdir -p "$1"
   nm -D --defined-only "$build/sim/libcuda.so.1" |
     sed -n 's/.* T \(cu[A-Z][A-Za-z0-9_]*\).*/FORWARD(\1)/p' >names.h
-  compile "$1/$2" forward.c -shared -fPIC -I. -DINNER="\"$build/sim/libcuda.so.1\"" \
+  compile "$1/$2" forward.c "${@:3}" -shared -fPIC -I. -DINNER="\"$build/sim/libcuda.so.1\"" \
     -Wl,-soname,"$2"
 }
 
@@ -513,3 +513,28 @@ chain_ends_case() {
 for how in traced shared errno; do
   add_case "chain ends: $how" chain_ends_case "$how"
 done
+
+# ---- a newer driver --------------------------------------------------------------------
+
+# Memory that only a binding to a logical endpoint holds (CUDA 13.3), or to a multicast object by the calls of 13.1.
+# Would see: a binding that is not recorded, so that the memory ends with its handle, here and for GPUSHIM_MEM_LIMIT;
+# one that outlives its endpoint.
+# endpoint_case [VARIABLE...]
+endpoint_case() {
+  local settings=(CUDASIM_DEVICES=2 LD_LIBRARY_PATH="front:$cuda_path" "$@")
+
+  forwarding front libcuda.so.1 "$chain/endpoints.c"
+  compile endpoint_memory endpoint_memory.c front/libcuda.so.1
+  same_with "${settings[@]}" -- ./endpoint_memory
+  expect_planted shim.err "$chain/endpoint_memory.c"
+  expect_text shim.err "SUMMARY: gpushim: 0 errors, 16.0 MiB leaked in 5 allocations, 4 call sites"
+  expect_text shim.out '^bound: the device lacks 16 MiB$'
+  same_with "${settings[@]}" -- ./endpoint_memory clean
+  expect_clean shim.err
+  expect_text shim.out '^the object unbound: the device lacks 0 MiB$'
+  run_in limited "${settings[@]}" LD_PRELOAD="$shim" GPUSHIM_MEM_LIMIT=15M GPUSHIM_TRACK=off -- ./endpoint_memory
+  expect_status limited 1
+  expect_text limited.out '^cuMemCreate.*6291456.*: 2$'
+}
+add_case "chain memory of logical endpoints" endpoint_case
+add_case "chain memory of logical endpoints without the pool" endpoint_case GPUSHIM_POOL=off
