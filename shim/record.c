@@ -271,25 +271,20 @@ record(struct gs_state *state, const struct gs_call *call, uint64_t key, size_t 
     return id;
 }
 
-/* Logs the line of an allocation or free for GPUSHIM_VERBOSE=3. */
-static __attribute__((cold, noinline)) void
-log_call(const char *what, uint64_t key, const char *size, enum gs_api api, int device)
-{
-    char on_device[24] = "";
-    if (device >= 0) {
-        (void)snprintf(on_device, sizeof(on_device), ", GPU %d", device);
-    }
-    gs_log_line(GS_LOG_DEBUG, "%s 0x%llx%s by %s%s, thread %u", what,
-                (unsigned long long)key, size, gs_api_name(gs_record_api(api)), on_device,
-                gs_thread_id());
-}
-
+/* Logs the line of an allocation for GPUSHIM_VERBOSE=3. */
 static __attribute__((cold, noinline)) void log_alloc(const struct gs_call *call,
                                                       uint64_t key, size_t bytes)
 {
-    char size[24], text[32];
-    (void)snprintf(text, sizeof(text), ", %s,", gs_text_bytes(bytes, size));
-    log_call("alloc", key, text, call->api, gs_call_is_on_host(call) ? -1 : call->device);
+    char size[24], on_device[24] = "";
+    const char *scope;
+    size_t length = gs_scopes_current(&scope);
+    if (!gs_call_is_on_host(call) && call->device >= 0) {
+        (void)snprintf(on_device, sizeof(on_device), ", GPU %d", call->device);
+    }
+    gs_log_line(GS_LOG_DEBUG, "alloc 0x%llx, %s, by %s%s, thread %u%s%.*s",
+                (unsigned long long)key, gs_text_bytes(bytes, size),
+                gs_api_name(gs_record_api(call->api)), on_device, gs_thread_id(),
+                length > 0 ? ", scope " : "", (int)length, scope);
 }
 
 /* Out of line, so that its arguments cost nothing while all of this is off. */
@@ -403,7 +398,9 @@ static void trace_free(const struct gs_freeing *freeing)
         gs_trace_free(freeing->key, freeing->how, freeing->stream, freeing->order);
     }
     if (is_logged && freeing->key != 0) {
-        log_call("free", freeing->key, "", freeing->api, -1);
+        gs_log_line(GS_LOG_DEBUG, "free 0x%llx by %s, thread %u",
+                    (unsigned long long)freeing->key,
+                    gs_api_name(gs_record_api(freeing->api)), gs_thread_id());
     }
 }
 

@@ -138,12 +138,21 @@ enum gs_status gs_scopes_end(void)
     return GS_OK;
 }
 
-bool gs_scopes_current_path(char out[GS_SCOPE_PATH_SIZE])
+size_t gs_scopes_current(const char **path)
 {
     const struct gs_scopes *scopes = gs_scopes_of_thread;
     unsigned length = scopes != NULL ? path_length(scopes) : 0;
 
-    memcpy(out, length > 0 ? scopes->path : "", length);
+    *path = length > 0 ? scopes->path : "";
+    return length;
+}
+
+bool gs_scopes_current_path(char out[GS_SCOPE_PATH_SIZE])
+{
+    const char *path;
+    size_t length = gs_scopes_current(&path);
+
+    memcpy(out, path, length);
     out[length] = '\0';
     return length > 0;
 }

@@ -42,7 +42,10 @@ enum gs_status gs_scopes_begin(const char *name) GS_MUST_USE;
 /* Ends the innermost scope. Errors: GS_ERR_NOT_FOUND. */
 enum gs_status gs_scopes_end(void) GS_MUST_USE;
 
-/* Copies the path of the calling thread's scopes; false: it is in none. */
+/* The length of the path of the calling thread's scopes; 0: it is in none.
+ * Out: *path  without a NUL; until a scope of the thread begins or ends */
+size_t gs_scopes_current(const char **path);
+/* Copies it; false: the thread is in no scope. */
 bool gs_scopes_current_path(char out[GS_SCOPE_PATH_SIZE]);
 /* Receives a scope of the calling thread: the number of its path, and that of the scope
  * around it, 0 if there is none. */

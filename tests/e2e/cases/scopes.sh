@@ -28,6 +28,17 @@ add_case "scopes planned without the pool" scopes_planned_case shared GPUSHIM_PO
 add_case "scopes planned in a trace" scopes_planned_case shared GPUSHIM_TRACE_FILE=trace.csv
 add_case "scopes planned with red zones" scopes_planned_case linked GPUSHIM_CHECK=redzone
 
+# Each line of an allocation has its scope, without call stacks, too; that of a free has none.
+scopes_lines_case() {
+  need_file "$apps/scopestat_shared"
+  preloaded shim GPUSHIM_VERBOSE=3 "$@" -- "$apps/scopestat_shared"
+  expect_count shim.err '^gpushim: alloc 0x[0-9a-f]+, 1.95 KiB, by [A-Za-z]+, GPU 0, thread [0-9]+, scope step/forward$' 3
+  expect_count shim.err '^gpushim: alloc 0x[0-9a-f]+, 1000 B, by [A-Za-z]+, GPU 0, thread [0-9]+, scope early$' 1
+  expect_no_text shim.err '^gpushim: free .*scope'
+}
+add_case "scopes in lines of allocations" scopes_lines_case
+add_case "scopes in lines of allocations, without stacks" scopes_lines_case GPUSHIM_STACK=off
+
 # Would see: sampled allocations without a scope, and threads that lose each other's counts.
 scopes_random_case() {
   need_file "$apps/scopestat_$1"
