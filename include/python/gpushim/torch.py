@@ -9,10 +9,12 @@ reused in the order of the streams and nothing waits. The launcher does nearly t
 any code: gpushim --torch=tensors python train.py (docs/api.md, "Frameworks").
 """
 import ctypes
+import functools
 import sys
 from typing import Any, List
 
 import gpushim
+from gpushim._modules import Modules
 
 
 _since = {}  # by device: the Stretch since peaks were reset, and the statistics when counters were
@@ -76,6 +78,14 @@ def _answer_memory_stats(torch):
     torch.cuda.memory_summary = torch.cuda.memory.memory_summary = _memory_summary
 
 
+@functools.lru_cache(maxsize=None)
+def _allocator():
+    """For ever: a MemPool of PyTorch 2.8 calls it without a reference."""
+    import torch
+
+    return torch.cuda.memory.CUDAPluggableAllocator(None, "gpushim_torch_malloc", "gpushim_torch_free")
+
+
 _used: List[Any] = []  # PyTorch's allocator once use() has set it; PyTorch calls it until the process ends
 
 
@@ -97,10 +107,44 @@ def use() -> bool:
         print("gpushim: gpushim.torch.use() changes nothing: PyTorch's allocator is cudaMallocAsync already, by "
               "gpushim --torch=tensors or PYTORCH_CUDA_ALLOC_CONF", file=sys.stderr)
         return True
-    allocator = torch.cuda.memory.CUDAPluggableAllocator(None, "gpushim_torch_malloc", "gpushim_torch_free")
+    allocator = _allocator()
     record = ctypes.cast(ctypes.CDLL(None).gpushim_torch_record_stream, ctypes.c_void_p).value
     allocator.allocator().set_record_stream_fn(record)
     torch.cuda.memory.change_current_allocator(allocator)
     _used.append(allocator)
     _answer_memory_stats(torch)
     return True
+
+
+def modules(model: Any, name: str = "") -> Modules:
+    """Makes each module of a model a scope, by PyTorch's hooks: what its forward() allocates belongs to it, and what
+    its part of the backward pass allocates, to a scope "backward" in it. A scope is named as the attribute, in the
+    scope of the module around: "Net/encoder/layers.0/backward". `name` is that of the model itself, by default the
+    name of its class. Hooks end with remove(), or at the end of a `with`. No effect where the library is not in the
+    process.
+
+        with gpushim.torch.modules(model):
+            model(batch).sum().backward()
+        print(gpushim.scope_statistics("Net/encoder").peak_bytes)
+
+    Gradients of parameters belong to the module whose gradient came last. Of a module that returns no tensor in a
+    tuple, list or dict, only forward() has a scope."""
+    return Modules(model, name or type(model).__name__)
+
+
+def pool() -> Any:
+    """A torch.cuda.MemPool (PyTorch 2.5 and later) whose blocks gpushim's pool serves, each with its line of Python
+    in the report. PyTorch caches them for the tensors of
+
+        with torch.cuda.use_mem_pool(gpushim.torch.pool()):
+            ...
+
+    Raises RuntimeError where the library is not in the process, or PyTorch is older."""
+    import torch
+
+    if not gpushim.version():
+        raise RuntimeError("gpushim.torch.pool: libgpushim.so is not in the process: gpushim python ...")
+    kind = getattr(torch.cuda, "MemPool", None)
+    if kind is None:
+        raise RuntimeError("gpushim.torch.pool: this version of PyTorch has no torch.cuda.MemPool")
+    return kind(_allocator().allocator())

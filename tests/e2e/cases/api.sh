@@ -500,6 +500,40 @@ api_torch_use_case() {
 }
 add_case "api python torch twice" api_torch_use_case 3.11
 
+# gpushim.torch.modules(). Would see: a scope that a failed call leaves, a module whose part of the backward pass is
+# taken for that of the module around, hooks that stay.
+api_modules_case() {
+  local paths=PYTHONPATH=$sources/include/python:$python_sources/stand_in
+
+  find_python "$1"
+  preloaded shim "$paths" -- "$python" -SB "$python_sources/modules.py" "${@:2}"
+  expect_status shim 0
+  expect_no_text shim.err 'RuntimeWarning'
+  diff - shim.out <<'WANTED' || fail "other scopes"
+hooks left: 0
+step: 6 of 11200 B
+step/backward: 1 of 200 B
+step/Net: 5 of 11000 B
+step/Net/backward: none
+step/Net/layers.0: 2 of 5000 B
+step/Net/layers.0/backward: 1 of 4000 B
+step/Net/layers.1: 2 of 4000 B
+step/Net/layers.1/backward: 1 of 3000 B
+step/Net/layers: none
+Net: 123 of 164000 B
+Net/layers.0: 41 of 41000 B
+Net/layers.1: 41 of 41000 B
+Net/Net: none
+gpushim.torch.pool: this version of PyTorch has no torch.cuda.MemPool
+WANTED
+  run_in native "$paths" -- "$python" -SB "$python_sources/modules.py" "${@:2}"
+  expect_status native 0
+  expect_quiet native
+  expect_text native.out '^gpushim.torch.pool: libgpushim.so is not in the process: gpushim python'
+}
+add_case "api python torch modules" api_modules_case 3.11
+add_case "api python torch modules 3.8" api_modules_case 3.8 old
+
 # ---- the launcher -------------------------------------------------------------------------
 
 api_torch_case() {
