@@ -61,6 +61,12 @@ def _reset_counters(index):
     _since[index] = since, gpushim.statistics(index)
 
 
+def _is_initialized():
+    import torch
+
+    return torch.cuda.is_initialized()
+
+
 def _memory_summary(device=None, abbreviated=False):
     """torch.cuda.memory_summary, a line for each figure of memory_stats."""
     import torch
@@ -69,10 +75,14 @@ def _memory_summary(device=None, abbreviated=False):
 
 
 def _answer_memory_stats(torch):
-    """The functions of torch.cuda call these by their names, however early a program has imported them.
-    torch.accelerator's say 0: to PyTorch no allocator has begun."""
+    """The functions of torch.cuda and torch.accelerator call these by their names, however early a program has imported
+    them. torch.accelerator's ask first whether PyTorch's own allocator has begun, which it never does."""
     for name, function in (("_cuda_memoryStats", _memory_stats), ("_cuda_resetPeakMemoryStats", _reset_peaks),
-                           ("_cuda_resetAccumulatedMemoryStats", _reset_counters)):
+                           ("_cuda_resetAccumulatedMemoryStats", _reset_counters),
+                           ("_accelerator_isAllocatorInitialized", _is_initialized),
+                           ("_accelerator_getDeviceStats", _memory_stats),
+                           ("_accelerator_resetPeakStats", _reset_peaks),
+                           ("_accelerator_resetAccumulatedStats", _reset_counters)):
         if hasattr(torch._C, name):
             setattr(torch._C, name, function)
     torch.cuda.memory_summary = torch.cuda.memory.memory_summary = _memory_summary

@@ -500,6 +500,34 @@ api_torch_use_case() {
 }
 add_case "api python torch twice" api_torch_use_case 3.11
 
+# torch.accelerator's figures, by the functions that it calls: PyTorch's own allocator has not begun, and would say 0.
+api_accelerator_case() {
+  find_python "$1"
+  cat >program.py <<'PROGRAM'
+import torch, cuda, gpushim.torch
+torch.cuda.device_count, torch.cuda.is_initialized = lambda: 1, lambda: True
+for name in "isAllocatorInitialized", "getDeviceStats", "resetPeakStats", "resetAccumulatedStats":
+    setattr(torch._C, "_accelerator_" + name, None)
+kept = [gpushim.torch.use(), cuda.malloc(1000)]
+cuda.free(cuda.malloc(5000))
+def found(device=0):
+    stats = torch._C._accelerator_getDeviceStats(device)
+    return [stats["allocated_bytes"]["all"][name] for name in ("current", "peak")] + [stats["allocation"]["all"]["allocated"]]
+print(torch._C._accelerator_isAllocatorInitialized(), *found())
+torch._C._accelerator_resetPeakStats(0)
+torch._C._accelerator_resetAccumulatedStats(0)
+print(*found())
+try:
+    found(1)
+except RuntimeError as error:
+    print(error)
+PROGRAM
+  preloaded shim PYTHONPATH="$sources/include/python:$python_sources/stand_in:$python_sources" -- "$python" -SB program.py
+  expect_status shim 0
+  expect_equal figures 'True 1000 6000 2 1000 1000 0 invalid device index 1' "$(xargs <shim.out)"
+}
+add_case "api python torch accelerator" api_accelerator_case 3.11
+
 # gpushim.torch.modules(). Would see: a scope that a failed call leaves, a module whose part of the backward pass is
 # taken for that of the module around, hooks that stay.
 api_modules_case() {

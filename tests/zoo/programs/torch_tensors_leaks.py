@@ -9,7 +9,7 @@ tensors that are lost at lines marked LEAK. Without the library PyTorch's own ca
 # zoo: prints threads: \[0, 0, 0, 0\] wrong
 # zoo: prints refused: True True
 # zoo: prints trained
-# zoo: prints counted: True True True True
+# zoo: prints counted: True True True True True
 import contextlib
 import ctypes
 import io
@@ -48,7 +48,9 @@ def counted():
     torch.cuda.synchronize()  # cudaMallocAsync's memory is in use until then
     reset_peak_memory_stats()
     least = torch.cuda.max_memory_allocated() == torch.cuda.memory_allocated()
-    return more, most, least, "allocated_bytes.all.current" in torch.cuda.memory_stats()
+    asked = getattr(getattr(torch, "accelerator", None), "memory_allocated", torch.cuda.memory_allocated)
+    return more, most, least, "allocated_bytes.all.current" in torch.cuda.memory_stats(), \
+        "ZOO_LAUNCHER" in os.environ or asked() == torch.cuda.memory_allocated() > 0
 
 
 def lose(tensor):
