@@ -482,7 +482,9 @@ static inline double gpushim_fragmentation(const struct gpushim_statistics *stat
 }
 
 /*
- * The pool's classes, smallest first.
+ * The pool's classes, smallest first; with GPUSHIM_POOL_SIZE_CLASSES those of the list,
+ * then the pool's own above them. Of sizes of the list in one class of the pool (512 bytes
+ * at least) the largest is left. Entries beyond the last class are 0.
  * In:     device    an ordinal, or GPUSHIM_ALL_DEVICES
  *         capacity  of `out`; entries beyond GPUSHIM_CLASSES are left as they are
  * Errors: INACTIVE, INVALID, OFF (GPUSHIM_POOL=off)

@@ -194,6 +194,49 @@ void gs_pool_class_stats(struct gs_pool *pool, int device,
     }
 }
 
+/* The user's size that stands for one of the pool's classes; above all, the pool's own; 0:
+ * the class is part of the next larger one. */
+static size_t user_bytes(const struct gs_pool *pool, unsigned class)
+{
+    unsigned i = pool->class_count;
+
+    if (i == 0 || class > gs_pool_class_of(pool->classes[i - 1])) {
+        return gs_pool_class_bytes(class);
+    }
+    while (i > 0 && gs_pool_class_of(pool->classes[i - 1]) > class) {
+        i--;
+    }
+    return i > 0 && gs_pool_class_of(pool->classes[i - 1]) == class ? pool->classes[i - 1]
+                                                                    : 0;
+}
+
+unsigned gs_pool_classes_by_user(const struct gs_pool *pool,
+                                 struct gs_pool_class classes[GS_POOL_CLASSES])
+{
+    struct gs_pool_class sum = {0};
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < GS_POOL_CLASSES; i++) {
+        const struct gs_pool_class *from = &classes[i];
+
+        sum.bytes = user_bytes(pool, i);
+        sum.live += from->live;
+        sum.live_bytes += from->live_bytes;
+        sum.rounding_bytes += from->rounding_bytes;
+        sum.cached += from->cached;
+        sum.cached_bytes += from->cached_bytes;
+        sum.pending += from->pending;
+        sum.pending_bytes += from->pending_bytes;
+        sum.hits += from->hits;
+        sum.misses += from->misses;
+        if (sum.bytes != 0) {
+            classes[count++] = sum;
+            sum = (struct gs_pool_class){0};
+        }
+    }
+    return count;
+}
+
 /* ---- the checker ------------------------------------------------------------------ */
 
 /* Returns NULL, or the sum that does not agree. */

@@ -468,6 +468,12 @@ size_t gs_pool_class_bytes(unsigned class);
 void gs_pool_class_stats(struct gs_pool *pool, int device,
                          struct gs_pool_class_stats *out);
 
+/* Sums these classes by the user's (gs_pool_config.classes), if there are any: first those,
+ * each with the sizes up to it, then the pool's own above them. Of the user's in one class
+ * of the pool the largest is left. Returns their number. */
+unsigned gs_pool_classes_by_user(const struct gs_pool *pool,
+                                 struct gs_pool_class classes[GS_POOL_CLASSES]);
+
 /* Why a refused request did not get a piece of memory that nothing uses. */
 enum gs_piece_bar {
     GS_PIECE_SMALL,     /* smaller than the request */

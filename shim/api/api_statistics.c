@@ -159,7 +159,8 @@ gpushim_result gs_api_classes(int device, struct gpushim_class *out, size_t clas
     }
     struct gs_pool_class_stats *classes =
         state->pool ? take_classes(state, device) : NULL;
-    for (size_t i = 0; classes && i < capacity && i < GS_POOL_CLASSES; i++) {
+    size_t count = classes ? gs_pool_classes_by_user(state->pool, classes->classes) : 0;
+    for (size_t i = 0; i < capacity && i < count; i++) {
         const struct gs_pool_class *from = &classes->classes[i];
         struct gpushim_class to = {.bytes = from->bytes,
                                    .hits = from->hits,

@@ -87,7 +87,26 @@ static void stratified_pool(void)
     printf("StratifiedMemoryPool: 5 sizes, 10 times\n");
 }
 
-/* "Size Buckets" (R3): the class of a size, the next larger and smaller; its hits. */
+/* "Size Buckets" (R3): the bucket of a size, the next larger and smaller, with the buckets
+ * of the document if these are set. */
+static void for_size(const struct gpushim_class *classes)
+{
+    static const uint64_t buckets[] = {256, 1024, 4096, 16384, 65536};
+    char set[32] = "";
+    size_t medium = gpushim_class_of(classes, GPUSHIM_CLASSES, 2500);
+
+    gpushim_get_option("POOL_SIZE_CLASSES", set, sizeof set);
+    for (size_t i = 0; strcmp(set, "stratified") == 0 && i < 5; i++)
+        app_expect(classes[i].bytes == buckets[i], "a bucket of the document");
+    if (strcmp(set, "stratified") == 0) {
+        app_expect(classes[medium].bytes == 4096, "for_size of 2500");
+        app_expect(classes[medium + 1].bytes == 16384, "upgrade");
+        app_expect(classes[medium - 1].bytes == 1024, "downgrade");
+        app_expect(classes[0].hits + classes[0].misses > 0, "the smallest was used");
+    }
+}
+
+/* "Size Buckets" (R3): a bucket's hits. */
 static void size_buckets(void)
 {
     struct gpushim_class classes[GPUSHIM_CLASSES];
@@ -100,6 +119,7 @@ static void size_buckets(void)
         app_expect(classes[medium].bytes == 4096, "a class of its own");
         app_expect(classes[medium + 1].bytes > 4096, "upgrade");
         app_expect(classes[medium - 1].bytes < 4096, "downgrade");
+        for_size(classes);
     }
     hits = classes[medium].hits;
     APP_OK(gpu_malloc(&buffer, 4096));

@@ -154,6 +154,53 @@ Test(class_stats, say_what_a_class_holds_and_has_served)
     bed_fini(&bed);
 }
 
+/* Would see: a class of the list that has what is in another one, or is not there; two of
+ * one class of the pool, which no block can be told apart by. */
+Test(class_stats, are_summed_by_the_users_classes)
+{
+    static const size_t list[] = {200, 256, 1024, 4096, 6 * GS_MIB};
+    struct gs_pool_class *found = stats.classes;
+    struct bed bed;
+
+    begin(&bed, GS_GIB, list, GS_ARRAY_LEN(list));
+    bed_alloc(&bed, 100);
+    bed_alloc(&bed, 300);
+    bed_alloc(&bed, 2500);
+    bed_free(&bed, bed_alloc(&bed, 4000));
+    bed_alloc(&bed, 5000);
+    bed_alloc(&bed, 20 * GS_MIB);
+    (void)look(&bed, 1);
+    unsigned own = GS_POOL_CLASSES - gs_pool_class_of(6 * GS_MIB) - 1;
+    cr_assert_eq(gs_pool_classes_by_user(bed.pool, found), 4 + own);
+    cr_expect_eq(found[0].bytes, 256);
+    cr_expect_eq(found[0].live, 1);
+    cr_expect_eq(found[1].bytes, 1024);
+    cr_expect_eq(found[1].rounding_bytes, 1024 - 300);
+    cr_expect_eq(found[2].bytes, 4096);
+    cr_expect_eq(found[2].live, 1);
+    cr_expect_eq(found[2].hits + found[2].misses, 2);
+    cr_expect_eq(found[3].bytes, 6 * GS_MIB);
+    cr_expect_eq(found[3].live_bytes, 6 * GS_MIB);
+    cr_expect_eq(found[4].bytes, 16 * GS_MIB);
+    cr_expect_eq(found[5].live, 1);
+    cr_expect_eq(found[3 + own].bytes, gs_pool_class_bytes(GS_POOL_CLASSES - 1));
+    bed_check(&bed);
+    bed_fini(&bed);
+}
+
+Test(class_stats, without_a_list_are_the_pools_own)
+{
+    struct bed bed;
+
+    begin(&bed, GS_GIB, NULL, 0);
+    bed_alloc(&bed, 2500);
+    (void)look(&bed, 1);
+    cr_assert_eq(gs_pool_classes_by_user(bed.pool, stats.classes), GS_POOL_CLASSES);
+    cr_expect_eq(stats.classes[4].bytes, 2560);
+    cr_expect_eq(stats.classes[4].live, 1);
+    bed_fini(&bed);
+}
+
 Test(class_stats, count_whole_segments_and_their_slack)
 {
     const struct gs_pool_class *class;
