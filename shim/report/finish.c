@@ -237,6 +237,14 @@ static bool lacks_rules(const struct gs_state *state)
     return true;
 }
 
+/* How memory was used, for hints, where GPUSHIM_CHECK has it recorded. */
+static void show_uses(struct gs_report_config *config)
+{
+    config->transfers = gs_transfer_table();
+    config->churn = gs_record_churn();
+    config->pinned = gs_record_pinned();
+}
+
 /* Writes the report at the end of the process. */
 static void write_last(void *arg)
 {
@@ -261,9 +269,7 @@ static void write_last(void *arg)
         set_python(&scan);
         config.scan = &scan;
     }
-    config.transfers = gs_transfer_table();
-    config.churn = gs_record_churn();
-    config.pinned = gs_record_pinned();
+    show_uses(&config);
     const bool unchecked = lacks_rules(state);
     last->bad = write_report(state, config, GS_OUTPUTS_END, NULL) || unchecked;
 }
@@ -277,6 +283,10 @@ static void write_interim(struct gs_state *state, const struct gs_interim *what)
     config.running = true;
     config.note = what->note;
     config.refusal = what->refusal ? gs_refusals_keep(state, what->refusal) : NULL;
+    if (!what->refusal && !what->owners_alone) {
+        show_uses(&config);
+        config.pinned = NULL; /* a later copy may use it */
+    }
     config.stack = what->stack;
     if (what->call_sites && what->call_sites < config.max_groups) {
         config.max_groups = what->call_sites;
@@ -554,6 +564,7 @@ static void write_detached(void *arg)
     collect_data(state, true, gs_outputs_wanted());
     struct gs_report_config config = report_config_of(state, GS_STATE_DETACHED, lines);
     config.running = true;
+    show_uses(&config);
     (void)write_report(state, config, GS_OUTPUTS_END, NULL);
 }
 

@@ -260,3 +260,28 @@ for habit in little copied captured kernel captured-kernel view table large-tabl
   add_case "hints unused pinned memory, none, $habit, by the driver" quiet_driver_case "$habit"
 done
 add_case "hints unused pinned memory, none without the check" quiet_case GPUSHIM_CHECK=churn "$apps/habits_linked" unused
+
+# In a report that is asked for while the program runs, but for memory that a later copy may use yet; once more at its
+# end.
+asked_hints_case() {
+  find_python 3.11
+  cat >program.py <<'PROGRAM'
+import ctypes, cuda, gpushim
+def turn():
+    cuda.free(cuda.malloc(4096))
+for _ in range(2000):
+    turn()
+staging = ctypes.c_void_p()
+cuda.check(cuda.released.cudaMallocHost(ctypes.byref(staging), ctypes.c_size_t(20 << 20)))
+gpushim.report()
+cuda.check(cuda.released.cudaFreeHost(staging))
+PROGRAM
+  preloaded shim "$@" PYTHONPATH="$sources/include/python:$sources/tests/apps/python" -- "$python" -SB program.py
+  expect_status shim 0
+  sed '/; still running$/q' shim.err >asked
+  expect_count asked '^==[0-9]+== Hint: ' 1
+  expect_count asked '^==[0-9]+== Hint: GPU 0: 2,000 allocations by cudaMalloc at malloc cuda[.]py:[0-9]+, ' 1
+  expect_count shim.err '^==[0-9]+== Hint: GPU 0: 2,000 allocations by cudaMalloc at malloc ' 2
+  expect_count shim.err '^==[0-9]+== Hint: pinned host memory: 1 allocation by cudaMallocHost ' 1
+}
+add_case "hints in a report that is asked for" asked_hints_case GPUSHIM_CHECK=churn,transfers
