@@ -172,6 +172,15 @@ void gs_async_end(int device, const char *why)
                 device, why);
 }
 
+void gs_async_note_green(const struct gs_state *state)
+{
+    static struct gs_log_limit limit;
+    if (gs_async_wanted(state)) {
+        gs_log_once(&limit, GS_LOG_INFO,
+                    "the driver serves memory in the order of green contexts' streams");
+    }
+}
+
 CUmemoryPool gs_async_pool_shown(CUmemoryPool pool)
 {
     for (int i = 0; i < GS_MAX_DEVICES && pool; i++) {

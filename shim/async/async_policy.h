@@ -36,6 +36,10 @@ void gs_async_end(int device, const char *why);
  * for a program that asks for it (gpushim_stream_alloc). */
 bool gs_async_wanted(const struct gs_state *state);
 
+/* Logs once, where the pool serves stream-ordered memory, that the driver serves that of
+ * the streams of green contexts, whose order is not known (is_known). */
+void gs_async_note_green(const struct gs_state *state);
+
 /* Returns true if programs may notice the private pools: some memory was allocated from
  * one. */
 bool gs_async_in_use(void);

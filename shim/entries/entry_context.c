@@ -10,6 +10,7 @@
  *
  * Owns:  nothing.   Lock: none; the context map locks itself.
  */
+#include "shim/async/async_policy.h"
 #include "shim/checks/redzones.h"
 #include "shim/heaps/moving_pages.h"
 #include "shim/ipc/ipc_imports.h"
@@ -230,8 +231,10 @@ static void share_with(CUcontext owner)
 
 static void view_created(CUresult result, const CUcontext *view, CUgreenCtx green)
 {
-    GS_WITHIN(result == CUDA_SUCCESS ? gs_enter() : NULL,
-              gs_context_view(state, *view, green));
+    GS_WITHIN(result == CUDA_SUCCESS ? gs_enter() : NULL, {
+        gs_context_view(state, *view, green);
+        gs_async_note_green(state);
+    });
 }
 
 static void forget_view(struct gs_state *state, CUcontext view)

@@ -6,6 +6,7 @@
  *
  * Owns:  nothing.   Lock: none.
  */
+#include "shim/async/async_policy.h"
 #include "shim/order/context_events.h"
 #include "shim/order/single_order.h"
 #include "shim/order/streams.h"
@@ -25,6 +26,7 @@ static void green_stream_created(CUresult result, const CUstream *stream)
 {
     if (result == CUDA_SUCCESS && stream) {
         gs_submissions_add_stream((uintptr_t)*stream, -1);
+        GS_WITHIN(gs_enter(), gs_async_note_green(state));
     }
 }
 

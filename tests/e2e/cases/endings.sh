@@ -43,6 +43,12 @@ endings_green_case() {
     grep -cE '^cudasim: cuMem.*(Alloc|Free)')"
 }
 add_case "endings green_memory" endings_green_case
+# One line says which of it is not the pool's.
+endings_green_async_case() {
+  endings green_memory GPUSHIM_ASYNC=pool GPUSHIM_VERBOSE=2
+  expect_count shim.err '^gpushim: the driver serves memory in the order of green contexts. streams$' 1
+}
+add_case "endings green_memory async" endings_green_async_case
 add_case "endings green_memory lazy" endings_green_case GPUSHIM_FREE_SYNC=lazy
 
 for corner in capture_destroy capture_stays; do
