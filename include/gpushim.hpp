@@ -1,6 +1,7 @@
 /*
- * gpushim.hpp - gpushim.h and gpushim_memory.h for C++11 and later: a buffer, a group and
- * a set of named buffers, freed with their object, and scopes that end with their block.
+ * gpushim.hpp - gpushim.h and gpushim_memory.h for C++11 and later: a buffer, a group, a
+ * set of named buffers and a cache, freed with their object, buffers of a cache that are
+ * given back with theirs, and scopes that end with their block.
  *
  * Sizes, errors and threads: as in those two files. Constructors throw gpushim::error;
  * without exceptions the object stays empty.
@@ -11,6 +12,8 @@
 #include <initializer_list>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include "gpushim_memory.h"
 
@@ -254,6 +257,130 @@ class buffers
 
   private:
     ::gpushim_buffers own_;
+};
+
+/* Buffers for reuse, by key. Ends after all that was taken from it; idle buffers are freed
+ * then. */
+class cache
+{
+  public:
+    /* A buffer of the cache, which is given back at its end, also on the way of an
+     * exception; moved, not copied. Empty without a buffer. */
+    class taken
+    {
+      public:
+        taken() noexcept : cache_(nullptr), key_(), own_()
+        {
+        }
+        ~taken()
+        {
+            (void)give();
+        }
+        taken(taken &&other) noexcept
+            : cache_(other.cache_), key_(std::move(other.key_)), own_(other.own_)
+        {
+            other.own_ = gpushim_buffer();
+        }
+        taken &operator=(taken &&other) noexcept
+        {
+            if (this != &other) {
+                (void)give();
+                cache_ = other.cache_;
+                key_ = std::move(other.key_);
+                own_ = other.own_;
+                other.own_ = gpushim_buffer();
+            }
+            return *this;
+        }
+        taken(const taken &) = delete;
+        taken &operator=(const taken &) = delete;
+
+        /* As gpushim_cache_give, under the key that it was taken by. */
+        gpushim_result give() noexcept
+        {
+            return own_.data ? gpushim_cache_give(cache_, key_.data(), key_.size(), &own_)
+                             : GPUSHIM_OK;
+        }
+        explicit operator bool() const noexcept
+        {
+            return own_.data != nullptr;
+        }
+        size_t bytes() const noexcept
+        {
+            return own_.bytes;
+        }
+        template <class T> T *as() const noexcept
+        {
+            return static_cast<T *>(own_.data);
+        }
+        /* For the functions of gpushim_memory.h. */
+        gpushim_buffer *get() noexcept
+        {
+            return &own_;
+        }
+
+      private:
+        friend class cache;
+        ::gpushim_cache *cache_;
+        std::string key_;
+        gpushim_buffer own_;
+    };
+
+    /* As gpushim_cache_create; throws gpushim::error. */
+    explicit cache(gpushim_place place, size_t most = 1, size_t limit = 0) : own_()
+    {
+        check(gpushim_cache_create(&own_, place, most, limit));
+    }
+    ~cache()
+    {
+        (void)gpushim_cache_free(&own_);
+    }
+    cache(const cache &) = delete;
+    cache &operator=(const cache &) = delete;
+
+    /* As gpushim_cache_take. They throw gpushim::error; without exceptions a failed one is
+     * empty. The key: bytes, or an object's, which has no padding. */
+    taken take(const void *key, size_t key_bytes, size_t bytes)
+    {
+        taken found;
+        found.cache_ = &own_;
+        found.key_.assign(static_cast<const char *>(key), key ? key_bytes : 0);
+        check(gpushim_cache_take(&own_, key, key_bytes, bytes, &found.own_));
+        return found;
+    }
+    template <class Key> taken take(const Key &key, size_t bytes)
+    {
+        static_assert(std::is_trivial<Key>::value && !std::is_pointer<Key>::value &&
+                          !std::is_array<Key>::value,
+                      "a key is the bytes of an object");
+        return take(&key, sizeof(key), bytes);
+    }
+    /* As gpushim_cache_trim. */
+    gpushim_result trim(uint64_t seconds = 0, size_t *freed = nullptr) noexcept
+    {
+        return gpushim_cache_trim(&own_, seconds, freed);
+    }
+    double hit_rate() const noexcept
+    {
+        return gpushim_cache_hit_rate(&own_);
+    }
+    /* For the functions of gpushim_memory.h, and its counters. */
+    gpushim_cache *get() noexcept
+    {
+        return &own_;
+    }
+
+  private:
+    static void check(gpushim_result result)
+    {
+        (void)result;
+#ifdef __cpp_exceptions
+        if (result != GPUSHIM_OK) {
+            throw error(result);
+        }
+#endif
+    }
+    ::gpushim_cache own_;
 };
 
 /* gpushim_scope_begin at its start, gpushim_scope_end at its end, on one thread. */

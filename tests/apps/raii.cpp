@@ -134,6 +134,59 @@ static void use_a_set()
     }
 }
 
+/* What was taken goes back with its block, on the way of an exception, too: it would
+ * count against the limit, and never be a hit. */
+static void throw_with_a_taken_one(gpushim::cache &cache)
+{
+    gpushim::cache::taken buffer = cache.take(7, 3000), never;
+
+    never = cache.take(8, 3000);
+    app_expect(false, "beyond the limit");
+}
+
+static void use_a_cache()
+{
+    struct {
+        unsigned type, slots;
+    } key = {1, 4};
+    gpushim::cache cache(GPUSHIM_DEVICE, 1, 5000);
+
+    for (int i = 0; i < 4; i++) {
+        gpushim::cache::taken buffer = cache.take(key, 1000);
+        app_expect(buffer && buffer.bytes() == 1000 && buffer.as<char>() != nullptr,
+                   "a buffer");
+        gpushim::cache::taken moved(std::move(buffer));
+        app_expect(!buffer && moved, "a move");
+    }
+    std::printf("cache: hit rate %.2f, %d idle\n", cache.hit_rate(),
+                static_cast<int>(cache.get()->idle_count));
+    for (int i = 0; i < 2; i++) {
+        try {
+            throw_with_a_taken_one(cache);
+        } catch (const gpushim::error &error) {
+            std::printf("caught: %s, %d of 5000 bytes held\n", error.what(),
+                        static_cast<int>(cache.get()->held_bytes));
+        }
+    }
+    gpushim::cache::taken other = cache.take("words", 5, 100);
+    app_expect(other.give() == GPUSHIM_OK && !other && other.give() == GPUSHIM_OK,
+               "given before its end");
+    size_t freed = 0;
+    app_expect(cache.trim(0, &freed) == GPUSHIM_OK && cache.get()->idle_count == 0 &&
+                   freed == cache.get()->held_bytes + freed,
+               "a trim");
+    try {
+        (void)cache.take(nullptr, 3, 10);
+    } catch (const gpushim::error &error) {
+        std::printf("caught: %s\n", error.what());
+    }
+    try {
+        gpushim::cache none(GPUSHIM_DEVICE, 0);
+    } catch (const gpushim::error &error) {
+        std::printf("caught: %s\n", error.what());
+    }
+}
+
 static int throws(void *, const gpushim_allocation *)
 {
     throw 42;
@@ -187,6 +240,7 @@ int main(int argc, char **argv)
     app_gpu_start();
     use_a_group();
     use_a_set();
+    use_a_cache();
     throw_from_a_visit();
 
     gpushim::buffer empty;
