@@ -315,6 +315,34 @@ CMAKE
   expect_text tested.log 'gpushim_add_test[(]NAME;target[)]: NAME and COMMAND are needed'
 }
 
+# The command as the launcher of each test, which docs/guide.md names: a program without CUDA passes, a leak does not.
+launched_tests_case() {
+  need cmake
+  [[ $(printf '3.29\n%s\n' "$(cmake --version | grep -oE '[0-9.]+' | head -n 1)" | sort -V | head -n 1) == 3.29 ]] ||
+    skip "CMake 3.29, which has CMAKE_TEST_LAUNCHER"
+  mkdir tested
+  echo 'int main(void) { return 0; }' >tested/plain.c
+  printf 'int cudaMalloc(void **, unsigned long);\nint main(void) { void *lost; return cudaMalloc(&lost, 5000); }\n' \
+    >tested/leaks.c
+  cat >tested/CMakeLists.txt <<CMAKE
+cmake_minimum_required(VERSION 3.29)
+project(tested C)
+  enable_testing()
+foreach(name plain leaks)
+  add_executable(\${name} \${name}.c)
+  target_link_libraries(\${name} PRIVATE "$cuda_path/libcudart.so.13")
+  add_test(NAME \${name} COMMAND \${name})
+endforeach()
+CMAKE
+  { cmake -S tested -B tested/build -DCMAKE_TEST_LAUNCHER="$build/gpushim;--error-exitcode=3" &&
+    cmake --build tested/build; } >tested.log 2>&1 || { cat tested.log && fail 'CMAKE_TEST_LAUNCHER'; }
+  (cd tested/build && LD_LIBRARY_PATH=$cuda_path ctest --output-on-failure) >ctest.log 2>&1 && fail "the leak passes"
+  expect_text ctest.log 'plain +[.]+ +Passed'
+  expect_text ctest.log 'leaks +[.]+[*]+Failed'
+  expect_text ctest.log '4[.]88 KiB leaked in 1 allocation'
+}
+add_case "library tests by a launcher" launched_tests_case
+
 # The archive, unpacked anywhere: CMake and pkg-config find it, the header compiles.
 use_archive() {
   mkdir 'a folder' user
