@@ -674,7 +674,9 @@ static inline gpushim_result gpushim_get_option(const char *name, char *value,
 }
 
 /*
- * Changes an option, with the values and limits of its variable (docs/options.md).
+ * Changes an option, with the values and limits of its variable (docs/options.md). Before
+ * the first CUDA call any, for this process alone; gpushim_get_option is INACTIVE until
+ * then.
  * Out:    problem  the warning that the variable would have caused, or ""; may be NULL
  * Errors: INACTIVE, NOT_FOUND
  *         INVALID   not a value of this option; nothing was changed

@@ -4,7 +4,9 @@
  * Owns:  nothing.   Lock: options_lock, while an option changes.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 #include "gs_locks.h"
 #include "shim/api/api.h"
@@ -20,11 +22,12 @@
 #include "shim/report/leak_rules.h"
 #include "shim/report/write_rules.h"
 #include "shim/report/outputs.h"
-#include "shim/settings/output_ours.h"
 #include "shim/report/report_settings.h"
+#include "shim/settings/environment.h"
 #include "shim/settings/log.h"
 #include "shim/settings/options_lists.h"
 #include "shim/settings/options_table.h"
+#include "shim/settings/output_ours.h"
 #include "shim/state/context_switch.h"
 #include "shim/state/state.h"
 #include "tracker/stacks/scopes.h"
@@ -331,29 +334,72 @@ static gpushim_result set_option(struct gs_state *state, const char *name,
     }
 }
 
-gpushim_result gs_api_change_option(const char *name, const char *value, char *problem,
-                                    size_t capacity)
+/* Sets an option of a process that has not started the library: any, for the start. An
+ * item of a list that the environment has is part of that list alone. */
+static gpushim_result keep_option(const char *name, const char *value,
+                                  struct gs_options *read,
+                                  struct gs_options_messages *notes)
 {
-    struct gs_state *state;
+    unsigned row, list;
+    switch (gs_options_read_one(name, value, read, &row, &list, notes)) {
+    case GS_OK:
+        break;
+    case GS_ERR_NOT_FOUND:
+        return GPUSHIM_NOT_FOUND;
+    default:
+        return GPUSHIM_INVALID;
+    }
+    const struct gs_item *item = list == GS_LISTS ? gs_item_of(row) : NULL;
+    const char *variable =
+        list < GS_LISTS ? gs_lists[list].name : gs_options_table[row].name;
+    if (item && strcmp(gs_lists[item->list].name, variable) != 0 &&
+        gs_options_given(gs_environment(), gs_lists[item->list].name)) {
+        (void)snprintf(notes->text, sizeof(notes->text),
+                       "gpushim: %s: %s is set, which replaces it", variable,
+                       gs_lists[item->list].name);
+        return GPUSHIM_AT_START;
+    }
+    return gs_environment_set(variable, value) ? GPUSHIM_OK : GPUSHIM_NO_MEMORY;
+}
+
+/* NULL: the library has not started. */
+static gpushim_result change_option(struct gs_state *state, const char *name,
+                                    const char *value, char *problem, size_t capacity)
+{
     struct room {
         struct gs_options options;
         struct gs_options_messages notes;
-    } * room;
-    if (!name || !value) {
-        return GPUSHIM_INVALID;
-    }
-    if (!(state = enter())) {
-        return GPUSHIM_INACTIVE;
-    }
+    } *room = calloc(1, sizeof(*room));
     gpushim_result result = GPUSHIM_NO_MEMORY;
-    if ((room = calloc(1, sizeof(*room)))) {
+    if (room) {
         gs_mutex_lock(&options_lock);
-        result = set_option(state, name, value, &room->options, &room->notes);
+        result = state ? set_option(state, name, value, &room->options, &room->notes)
+                       : keep_option(name, value, &room->options, &room->notes);
         gs_mutex_unlock(&options_lock);
         copy_problem(room->notes.text, problem, capacity);
     }
     free(room);
-    gs_leave();
+    return result;
+}
+
+gpushim_result gs_api_change_option(const char *name, const char *value, char *problem,
+                                    size_t capacity)
+{
+    struct gs_state *state;
+    gpushim_result result = GPUSHIM_INACTIVE;
+    if (!name || !value) {
+        return GPUSHIM_INVALID;
+    }
+    if (!gs_state_peek() && !getauxval(AT_SECURE)) {
+        result = change_option(NULL, name, value, problem, capacity);
+        if (!gs_state_peek()) {
+            return result; /* else another thread has started it meanwhile */
+        }
+    }
+    if ((state = enter())) {
+        result = change_option(state, name, value, problem, capacity);
+        gs_leave();
+    }
     return result;
 }
 

@@ -1,7 +1,7 @@
 /*
  * environment.c - see environment.h.
- * Owns: the lists.   Lock: none; two pointers are atomic, the others immutable after the
- * constructors.
+ * Owns: the lists.   Lock: none; three pointers are atomic, the others immutable after
+ * the constructors.
  */
 #include "shim/settings/environment.h"
 
@@ -14,6 +14,7 @@
 #include "shim/settings/thread.h"
 
 static char *const *replaced; /* atomic; NULL: the process's own */
+static char *const *changed;  /* atomic; NULL: gs_environment_set was not called */
 static char **kept;           /* NULL: there is none, or nothing to keep */
 static char *const *settled;  /* atomic; NULL: the library has not started */
 static char *const *initial;  /* NULL: not known */
@@ -106,7 +107,7 @@ char *const *gs_environment(void)
 {
     char *const *list = __atomic_load_n(&replaced, __ATOMIC_ACQUIRE);
     char *const *own = __atomic_load_n(&settled, __ATOMIC_ACQUIRE);
-    if (list) {
+    if (list || (list = __atomic_load_n(&changed, __ATOMIC_ACQUIRE))) {
         return list;
     }
     return own && gs_thread.is_own ? own : of_program();
@@ -142,6 +143,40 @@ const char *gs_environment_value(const char *name)
         entry++;
     }
     return entry && *entry ? *entry + length + 1 : NULL;
+}
+
+static bool is_named(const char *entry, const char *name)
+{
+    size_t length = strlen(name);
+    return strncmp(entry, name, length) == 0 && entry[length] == '=';
+}
+
+bool gs_environment_set(const char *name, const char *value)
+{
+    char *const *from = gs_environment();
+    size_t count = 2, bytes = strlen(name) + strlen(value) + 2;
+    int saved_errno = errno;
+    for (char *const *entry = from; entry && *entry; entry++) {
+        count++;
+        bytes += strlen(*entry) + 1;
+    }
+    char **list = mmap(NULL, count * sizeof(char *) + bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    errno = saved_errno;
+    if (list == MAP_FAILED) {
+        return false;
+    }
+    char **next = list, *text = (char *)(list + count);
+    *next++ = text;
+    text = stpcpy(stpcpy(stpcpy(text, name), "="), value) + 1;
+    for (char *const *entry = from; entry && *entry; entry++) {
+        if (!is_named(*entry, name)) {
+            *next++ = text;
+            text = stpcpy(text, *entry) + 1;
+        }
+    }
+    __atomic_store_n(&changed, list, __ATOMIC_RELEASE);
+    return true;
 }
 
 void gs_environment_replace(char *const *variables)

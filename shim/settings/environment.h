@@ -1,7 +1,8 @@
 /*
  * environment.h - the variables that the library reads its options from: the process's;
  * in one that it was loaded into later, those of gpushim attach; in one that has cleaned
- * its environment, as daemons do before their first CUDA call, those of its start.
+ * its environment, as daemons do before their first CUDA call, those of its start. Each
+ * with what the program has set since (gs_environment_set).
  * Lock: none; set before the library starts.
  */
 #ifndef GS_ENVIRONMENT_H
@@ -29,6 +30,11 @@ char *const *gs_environment_at_start(void);
  * LD_PRELOAD. If any of these is left, the environment is used as it is then. Returns
  * whether there are variables of the library. */
 bool gs_environment_keep(char *const *variables);
+
+/* Makes this the variable's value for the library alone. From then on the list is a copy,
+ * in which the program's own changes are not. One caller at a time. Returns false without
+ * memory. */
+bool gs_environment_set(const char *name, const char *value);
 
 /* Makes this the list: "NAME=VALUE", ends with NULL, lives as long as the process. */
 void gs_environment_replace(char *const *variables);

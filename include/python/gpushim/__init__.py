@@ -434,7 +434,8 @@ def option(name: str) -> Optional[str]:
 
 
 def set_option(name: str, value: Any) -> bool:
-    """Changes an option, with the values of its variable. Returns False where the library is not active.
+    """Changes an option, with the values of its variable; before the first CUDA call any. Returns False where the
+    library is not in the process.
 
     Raises ValueError for a bad value, KeyError for an unknown name, and Error for an option that is read at
     the start only.

@@ -562,6 +562,48 @@ WANTED
 add_case "api python torch modules" api_modules_case 3.11
 add_case "api python torch modules 3.8" api_modules_case 3.8 old
 
+# Options that are set before the first CUDA call: any, as by their variables, for this process alone. Would see: one
+# that is dropped, as all were; one of a wrong value that is kept.
+early_options_case() {
+  find_python 3.11
+  cat >program.py <<'PROGRAM'
+import os, subprocess, cuda, gpushim
+def change(name, value):
+    try:
+        return gpushim.set_option(name, value)
+    except (KeyError, ValueError, gpushim.Error) as error:
+        return "%s: %s" % (type(error).__name__, error)
+for name, value in (("LEAK_MAX", 7), ("GPUSHIM_leak_max", 8), ("POOL", "off"), ("STACK", "fp,depth:9"), ("LEAK_MAX", "many"),
+                    ("LEAF_MAX", 1), ("POOL_SEGMENT", 3), ("STACK_DEPTH", 5)):
+    print(name, value, change(name, value))
+print(gpushim.active(), gpushim.option("LEAK_MAX"))
+cuda.free(cuda.malloc(4096))
+print(*(gpushim.option(name) for name in ("LEAK_MAX", "POOL", "STACK")))
+print(change("POOL", "on"))
+print(subprocess.run("env | grep -c ^GPUSHIM_LEAK", shell=True, stdout=subprocess.PIPE).stdout.decode().strip())
+PROGRAM
+  preloaded shim GPUSHIM_LEAK_MAX=3 PYTHONPATH="$sources/include/python:$python_sources" -- "$python" -SB program.py
+  expect_status shim 0
+  diff - shim.out <<'WANTED' || fail "other answers"
+LEAK_MAX 7 True
+GPUSHIM_leak_max 8 True
+POOL off True
+STACK fp,depth:9 True
+LEAK_MAX many ValueError: gpushim: GPUSHIM_LEAK_MAX=many: not a whole number
+LEAF_MAX 1 KeyError: 'LEAF_MAX: not found'
+POOL_SEGMENT 3 ValueError: gpushim: GPUSHIM_POOL_SEGMENT=3: not in 2M to 1G
+STACK_DEPTH 5 Error: STACK_DEPTH: the option is read at the start only
+False None
+8 off fp,depth:9
+Error: POOL: the option is read at the start only
+1
+WANTED
+  expect_no_text shim.err 'Pool of GPU'
+  run_in native GPUSHIM_LEAK_MAX=3 PYTHONPATH="$sources/include/python:$python_sources" -- "$python" -SB program.py
+  expect_text native.out '^POOL off False$'
+}
+add_case "api options before the first call" early_options_case
+
 # ---- the launcher -------------------------------------------------------------------------
 
 api_torch_case() {
