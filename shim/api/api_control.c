@@ -386,28 +386,28 @@ gpushim_result gs_api_change_option(const char *name, const char *value, char *p
                                     size_t capacity)
 {
     struct gs_state *state;
-    gpushim_result result = GPUSHIM_INACTIVE;
     if (!name || !value) {
         return GPUSHIM_INVALID;
     }
-    if (!gs_state_peek() && !getauxval(AT_SECURE)) {
-        result = change_option(NULL, name, value, problem, capacity);
-        if (!gs_state_peek()) {
-            return result; /* else another thread has started it meanwhile */
-        }
+    if (!(state = enter())) {
+        return GPUSHIM_INACTIVE;
     }
-    if ((state = enter())) {
-        result = change_option(state, name, value, problem, capacity);
-        gs_leave();
-    }
+    gpushim_result result = change_option(state, name, value, problem, capacity);
+    gs_leave();
     return result;
 }
 
 gpushim_result gs_api_set_option(const char *name, const char *value, char *problem,
                                  size_t capacity)
 {
-    gpushim_result result = gs_api_change_option(name, value, problem, capacity);
     struct gs_state *state;
+    if (name && value && !gs_state_peek() && !getauxval(AT_SECURE)) {
+        gpushim_result kept = change_option(NULL, name, value, problem, capacity);
+        if (!gs_state_peek()) {
+            return kept; /* else another thread has started the library meanwhile */
+        }
+    }
+    gpushim_result result = gs_api_change_option(name, value, problem, capacity);
     if (result == GPUSHIM_OK && (state = enter())) {
         gs_limits_enforce(state);
         gs_leave();
