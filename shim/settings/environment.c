@@ -134,21 +134,19 @@ char *const *gs_environment_of_process(void)
                                                             : environ;
 }
 
-const char *gs_environment_value(const char *name)
-{
-    size_t length = strlen(name);
-    char *const *entry = getauxval(AT_SECURE) ? NULL : gs_environment_of_process();
-    while (entry && *entry &&
-           (strncmp(*entry, name, length) != 0 || (*entry)[length] != '=')) {
-        entry++;
-    }
-    return entry && *entry ? *entry + length + 1 : NULL;
-}
-
 static bool is_named(const char *entry, const char *name)
 {
     size_t length = strlen(name);
     return strncmp(entry, name, length) == 0 && entry[length] == '=';
+}
+
+const char *gs_environment_value(const char *name)
+{
+    char *const *entry = getauxval(AT_SECURE) ? NULL : gs_environment_of_process();
+    while (entry && *entry && !is_named(*entry, name)) {
+        entry++;
+    }
+    return entry && *entry ? *entry + strlen(name) + 1 : NULL;
 }
 
 bool gs_environment_set(const char *name, const char *value)
