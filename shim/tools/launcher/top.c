@@ -52,15 +52,12 @@ static unsigned long read_rounds(const struct gs_arguments *arguments)
 {
     const char *text = arguments->rounds;
     char *end;
-    if (arguments->once) {
-        return 1;
-    }
     unsigned long rounds = text ? strtoul(text, &end, 10) : 0;
     if (text && (text[0] < '0' || text[0] > '9' || *end || rounds == 0)) {
         gs_launcher_fail(GS_EXIT_USAGE, "-n %s: not a number of refreshes of at least 1",
                          text);
     }
-    return rounds;
+    return arguments->once ? 1 : rounds;
 }
 
 /* The folder of GPUSHIM_STATE_FILE, else the working directory. Returns `out`. */

@@ -146,8 +146,8 @@ top_bad_input_case() {
   expect_text nothing.out '  0 processes, '
   expect_status junk 1
   expect_text junk.err '^gpushim: live/junk: not a state file of gpushim$'
-  expect_text junk.out '^  live/junk is no state file of a process that runs: ' # not a folder where none runs
-  for i in '-d' '-d x' '-d 0' '-d nan' '-n 0' '-n x' '-n -1' '--once=x' '-x'; do
+  expect_text junk.out '^  live/junk is not the state file of a running process: ' # not a folder where none runs
+  for i in '-d' '-d x' '-d 0' '-d nan' '-n 0' '-n x' '-n -1' '-n x --once' '--once=x' '-x'; do
     # shellcheck disable=SC2086  # several words
     top usage $i live
     expect_status usage 2
