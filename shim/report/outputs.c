@@ -96,14 +96,23 @@ static const char *wrong_format(const char *word, size_t length,
                        quoted);
         return out;
     }
-    (void)snprintf(out, GS_OUTPUTS_WRONG_BYTES, "\"%s\" is no format (%s)", quoted,
+    (void)snprintf(out, GS_OUTPUTS_WRONG_BYTES, "\"%s\" is not a format (%s)", quoted,
                    known_formats(known));
     return out;
+}
+
+/* Returns whether a list that is set names nothing. */
+static bool is_without_words(const char *list)
+{
+    return list[0] && !list[strspn(list, ", ")];
 }
 
 const char *gs_outputs_wrong(const char *list, char out[GS_OUTPUTS_WRONG_BYTES])
 {
     size_t length;
+    if (is_without_words(list)) {
+        return wrong_format(list, strlen(list), out);
+    }
     for (const char *word; (word = next_word(&list, &length));) {
         if (gs_outputs_format(word, length) == GS_EXPORT_FORMATS) {
             return wrong_format(word, length, out);
@@ -138,6 +147,9 @@ static void read_formats(struct settings *into, const char *list, const char *fi
     size_t length;
     into->count = into->files = 0;
     memset(into->chosen, 0, sizeof(into->chosen));
+    if (is_without_words(list)) {
+        choose(into, list, strlen(list));
+    }
     for (const char *word; (word = next_word(&list, &length));) {
         choose(into, word, length);
     }

@@ -43,7 +43,6 @@ static void expect_chosen(const char *output, bool any, bool tallied)
 Test(outputs, a_list_of_formats, .init = cr_redirect_stderr)
 {
     expect_chosen("", false, false);
-    expect_chosen(",,", false, false);
     expect_chosen("json", true, false);
     expect_chosen("PPROF", true, true);
     expect_chosen("collapsed,json,json,openmetrics", true, false);
@@ -57,10 +56,28 @@ Test(outputs, an_unknown_word_is_told, .init = cr_redirect_stderr)
 {
     expect_chosen("jsn,pprof,json\x01x", true, true);
     cr_assert_stderr_eq_str(
-        "gpushim: GPUSHIM_OUTPUT: \"jsn\" is no format (json, pprof, collapsed, "
+        "gpushim: GPUSHIM_OUTPUT: \"jsn\" is not a format (json, pprof, collapsed, "
         "collapsed-peak, collapsed-total, csv, prometheus, openmetrics, junit, sarif, "
         "journal); left out\n"
-        "gpushim: GPUSHIM_OUTPUT: \"json\\x01x\" is no format (json, pprof, collapsed, "
+        "gpushim: GPUSHIM_OUTPUT: \"json\\x01x\" is not a format (json, pprof, "
+        "collapsed, "
+        "collapsed-peak, collapsed-total, csv, prometheus, openmetrics, junit, sarif, "
+        "journal); left out\n");
+}
+
+/* Alone sees a list that names nothing: a run of hours would write no file, and say so
+ * nowhere. */
+Test(outputs, a_list_without_words_is_told, .init = cr_redirect_stderr)
+{
+    char wrong[GS_OUTPUTS_WRONG_BYTES];
+    cr_expect_null(gs_outputs_wrong("", wrong));
+    cr_expect_str_eq(
+        gs_outputs_wrong(", ,", wrong),
+        "\", ,\" is not a format (json, pprof, collapsed, collapsed-peak, "
+        "collapsed-total, csv, prometheus, openmetrics, junit, sarif, journal)");
+    expect_chosen(",,", false, false);
+    cr_assert_stderr_eq_str(
+        "gpushim: GPUSHIM_OUTPUT: \",,\" is not a format (json, pprof, collapsed, "
         "collapsed-peak, collapsed-total, csv, prometheus, openmetrics, junit, sarif, "
         "journal); left out\n");
 }

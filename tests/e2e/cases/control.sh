@@ -229,7 +229,7 @@ control_export_case() {
   expect_status both 1
   expect_text both.err "^gpushim: asked_$1: [0-9]+ processes have this name, such as [0-9]+ and [0-9]+: give the PID of one\$"
   expect_status total 1
-  expect_text unknown.err '"yaml" is no format [(]json, .*, openmetrics, .*, state[)]$'
+  expect_text unknown.err '"yaml" is not a format [(]json, .*, openmetrics, .*, state[)]$'
   expect_count twice.out '^[0-9]+: ' 1
   expect_text total.err 'it has not counted all allocations: start it with GPUSHIM_OUTPUT=collapsed-total$'
   for format in without nobody unknown two every; do
@@ -507,7 +507,7 @@ control_outputs_case() {
   [[ -z $(compgen -G 'early*') ]] || fail "a file of the name of before"
   [[ ! -e late.pb ]] || fail "a file of the format of before"
   expect_status value 2
-  expect_text value.err '^gpushim: --output=jason: "jason" is no format '
+  expect_text value.err '^gpushim: --output=jason: "jason" is not a format '
   expect_told denied "GPUSHIM_SUPPRESSIONS=$PWD/denied: a file with deny: rules is read only at the start of a program; unchanged"
   expect_told wrong "GPUSHIM_SUPPRESSIONS=$PWD/wrong: $PWD/wrong:2: not one of leak:, free:, overrun:, arg:, peak: and \
 deny:; unchanged"

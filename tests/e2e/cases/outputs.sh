@@ -423,7 +423,7 @@ outputs_names_case() {
   expect_no_text none.err 'files written'
   [[ -z $(find . -name 'gpushim.*') ]] || fail "files nobody asked for"
   preloaded shim GPUSHIM_OUTPUT=Collapsed,jason,json,json -- "$apps/leaky_linked"
-  expect_count shim.err '^gpushim: GPUSHIM_OUTPUT: "jason" is no format \(json, pprof, collapsed, collapsed-peak, collapsed-total, csv, prometheus, openmetrics, junit, sarif, journal\); left out$' 1
+  expect_count shim.err '^gpushim: GPUSHIM_OUTPUT: "jason" is not a format \(json, pprof, collapsed, collapsed-peak, collapsed-total, csv, prometheus, openmetrics, junit, sarif, journal\); left out$' 1
   pid=$(sed -nE 's/^==([0-9]+)== SUMMARY.*/\1/p' shim.err)
   expect_text shim.err "files written: $PWD/gpushim.$pid.json, $PWD/gpushim.$pid.collapsed\$"
   [[ -s gpushim.$pid.json && -s gpushim.$pid.collapsed ]] || fail "files are missing"
