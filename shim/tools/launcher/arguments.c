@@ -552,7 +552,7 @@ static void take_help(char **words)
     bool of_run = !words[1] || words[1][0] == '-' || strcmp(words[1], "run") == 0;
     if (!of_run && verb_of(words[1]) == GS_VERB_RUN) {
         const char *near = gs_arguments_verb_near(words[1]);
-        gs_help_refuse(GS_VERB_RUN, "help: %s is no subcommand%s%s%s", words[1],
+        gs_help_refuse(GS_VERB_RUN, "help: %s is not a subcommand%s%s%s", words[1],
                        near ? ": did you mean " : "", near ? near : "", near ? "?" : "");
     }
     words[0] = of_run ? help : words[1];

@@ -77,7 +77,7 @@ static const char top_help[] =
     "processes, show call stacks and scopes (h lists them). Elsewhere plain text, once.\n"
     "\n"
     "  -d SECONDS               time between refreshes (default 1)\n"
-    "  -n NUMBER                end after so many refreshes\n"
+    "  -n NUMBER                end after this many refreshes\n"
     "  --once                   plain text, once\n";
 
 static const char timeline_help[] =
@@ -89,7 +89,7 @@ static const char timeline_help[] =
     "  --as=memory_viz          for pytorch.org/memory_viz: memory of devices\n"
     "  --as=heaptrack           for heaptrack_gui and heaptrack_print\n"
     "  --as=massif              for ms_print and massif-visualizer\n"
-    "  --most=NUMBER            only so many of the largest allocations (default\n"
+    "  --most=NUMBER            keep this many of the largest allocations (default\n"
     "                           100000; heaptrack, massif: all, by call stack)\n"
     "  -o FILE                  the file to write, - for standard output; default:\n"
     "                           the name of the trace with .perfetto.json, .pickle,\n"
@@ -101,18 +101,19 @@ static const char pause_help[] =
     "addresses. Works for any CUDA process, with or without gpushim; needs the driver\n"
     "of CUDA 12.8 (570) or later, on x86-64.\n"
     "\n"
-    "  --wait=SECONDS           pause: wait so long for running work to finish;\n"
-    "                           resume: retry so long if the GPU is full (default 10)\n";
+    "  --wait=SECONDS           pause: how long to wait for running work;\n"
+    "                           resume: how long to retry if the GPU is full\n"
+    "                           (default 10)\n";
 
 static const char attach_help[] =
-    "attach records, from now on, what a running process allocates that was not\n"
-    "started under gpushim. Options are those of gpushim, such as --stack=depth:64.\n"
-    "The pool stays off, and the process's output stays as it is: stats, dump, owners\n"
-    "and top show what was recorded. detach writes the report, and the process goes\n"
-    "on without gpushim.\n"
+    "attach records, from now on, the allocations of a process that was started\n"
+    "without gpushim. Options are those of gpushim, such as --stack=depth:64. The pool\n"
+    "stays off, and the process's output is unchanged: stats, dump, owners and top\n"
+    "show what was recorded. detach writes the report; the process continues without\n"
+    "gpushim.\n"
     "\n"
     "  --for=SECONDS            attach: detach after this time\n"
-    "  --wait=SECONDS           how long to wait until it can be done (default 10)\n";
+    "  --wait=SECONDS           how long to wait for the process (default 10)\n";
 
 #define REQUEST_OPTIONS                                                                  \
     "\n"                                                                                 \
@@ -146,17 +147,17 @@ static const char trim_help[] =
     "its GPU is idle.\n" REQUEST_HELP;
 
 static const char release_help[] =
-    "Gives the GPU memory of a scope of a running process to the device, once its work\n"
-    "has completed; the program keeps the addresses until resume. The process must run\n"
+    "Frees the GPU memory of a scope of a running process, once the work on the memory\n"
+    "has completed; its addresses stay reserved until resume. The process must run\n"
     "with --releasable=SCOPE (docs/tuning.md) and have a CUDA context.\n" REQUEST_OPTIONS
     "  --plain                  keep the contents in memory that is not page-locked\n"
-    "  --discard                lose the contents\n";
+    "  --discard                discard the contents\n";
 
 static const char resume_help[] =
-    "Of processes (PID...): what pause has moved to the host comes back. Of a SCOPE:\n"
-    "what release has given to the device comes back, with its "
-    "contents.\n" REQUEST_OPTIONS
-    "                           resume PID: retry so long if the GPU is full\n";
+    "resume PID undoes pause: copies the GPU memory of a process back from the host.\n"
+    "resume PID SCOPE undoes release: allocates the memory of the scope again, and\n"
+    "restores its contents.\n" REQUEST_OPTIONS
+    "                           resume PID: how long to retry if the GPU is full\n";
 
 static const char trace_help[] =
     "Records every allocation and free of a running process, with what is live when\n"
