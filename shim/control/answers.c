@@ -196,7 +196,7 @@ void gs_answer_trim(struct gs_state *state, char *text, struct gs_answer *out)
     gs_answer_add(out, "%s of idle GPU memory returned to the driver",
                   gs_text_bytes(given, given_text));
     if (idle > 0) {
-        gs_answer_add(out, "; %s stay: next to live blocks, or still in use by the GPU",
+        gs_answer_add(out, "; %s remain: next to live blocks, or still in use by the GPU",
                       gs_text_bytes(idle, idle_text));
     }
 }

@@ -50,7 +50,7 @@ static void tell_done(struct gs_answer *out)
     } else {
         gs_answer_add(out, "%s: %s %s", job.scope,
                       gs_text_bytes(job.found.device_bytes, bytes),
-                      job.back                      ? "of GPU memory are back"
+                      job.back                      ? "of GPU memory restored"
                       : job.keep == GPUSHIM_DISCARD ? "of GPU memory released, contents "
                                                       "lost"
                                                     : "of GPU memory released, contents "
@@ -58,7 +58,7 @@ static void tell_done(struct gs_answer *out)
     }
     for (unsigned i = 0; i < GPUSHIM_LEFT_REASONS; i++) {
         if (job.found.left_count[i]) {
-            gs_answer_add(out, "; %s stay: %s",
+            gs_answer_add(out, "; %s remain: %s",
                           gs_text_bytes(job.found.left_bytes[i], bytes),
                           gpushim_left_text(i));
         }
@@ -76,7 +76,7 @@ static void tell(struct gs_answer *out)
         break;
     case GPUSHIM_NO_MEMORY:
         gs_answer_refuse(out, "%s",
-                         job.back ? "its GPU is full: it stays released"
+                         job.back ? "its GPU is full: it remains released"
                                   : "the host has no memory for the copies");
         break;
     default:
@@ -109,7 +109,7 @@ static void answer(bool back, gpushim_keep keep, const char *scope, struct gs_an
     while (__atomic_load_n(&job.turn, __ATOMIC_ACQUIRE) == RUNS && gs_wait_step(&wait)) {
     }
     if (__atomic_load_n(&job.turn, __ATOMIC_ACQUIRE) == RUNS) {
-        gs_answer_refuse(out, "it waits for running work, and goes on by itself");
+        gs_answer_refuse(out, "it waits for running work, then continues");
         return;
     }
     tell(out);

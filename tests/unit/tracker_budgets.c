@@ -399,7 +399,7 @@ Test(budgets, a_rule_that_matched_nothing_is_named)
                      "peak:^laod_batch$ max_bytes=2G (r:1)\n"
                      "Never matched: nothing was allocated there, by peak: max_bytes=2G "
                      "device=5 (r:4)\n"
-                     "Never matched: no function that allocates is called so, by "
+                     "Never matched: no allocating function has this name, by "
                      "deny:^cuMemAloc$ (r:6)\n"
                      "Never matched: no such scope was begun, by deny:^cuMemAlloc$ "
                      "after=^setp$ (r:7)\n",

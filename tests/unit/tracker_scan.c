@@ -541,13 +541,13 @@ Test(scan, the_fate_of_a_group_is_told_by_its_parts)
         {{[GS_SCAN_LOST] = 2}, 0, "lost (no host pointer found)"},
         {{[GS_SCAN_START] = 1}, 0, "still referenced"},
         {{[GS_SCAN_INSIDE] = 1}, 0, "still referenced (inside only)"},
-        {{[GS_SCAN_AMBIGUOUS] = 4}, 0, "referenced, maybe by the driver alone"},
+        {{[GS_SCAN_AMBIGUOUS] = 4}, 0, "referenced, perhaps only by the driver"},
         {{[GS_SCAN_LOST] = 1, [GS_SCAN_START] = 1200},
          0,
          "1 lost, 1,200 still referenced"},
         {{1, 2, 3, 4, 5},
          0,
-         "2 lost, 3 still referenced, 4 inside only, 5 maybe by the driver alone, 1 not "
+         "2 lost, 3 still referenced, 4 inside only, 5 perhaps only by the driver, 1 not "
          "searched for"},
     };
 

@@ -233,11 +233,11 @@ Test(suppress, bad_budgets_are_told_and_skipped)
         "18: not_from has no pattern: not_from=\n"
         "19: not_from is for deny: rules only: not_from=x\n"
         "20: the pattern of a call has a space (callers are from= and not_from=)\n"
-        "22: after is no time (such as 30s; a scope with such a name: after=^5x): "
+        "22: after is not a time (such as 30s; a scope with such a name: after=^5x): "
         "after=5x\n"
-        "23: after is no time (such as 30s; a scope with such a name: after=^5x): "
+        "23: after is not a time (such as 30s; a scope with such a name: after=^5x): "
         "after=1.5s\n"
-        "24: after is no time (such as 30s; a scope with such a name: after=^5x): "
+        "24: after is not a time (such as 30s; a scope with such a name: after=^5x): "
         "after=3d_conv\n");
     cr_assert_eq(gs_suppressions_count(rules), 2);
     cr_expect(gs_suppressions_has(rules, GS_RULE_PEAK));

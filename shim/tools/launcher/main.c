@@ -74,8 +74,8 @@ static void set_nvtx(void)
 {
     const char *other = getenv("NVTX_INJECTION64_PATH");
     if (other && other[0] && strcmp(other, gs_library_path()) != 0) {
-        gs_launcher_warn("--nvtx: NVTX_INJECTION64_PATH is set: %.400s has the ranges",
-                         other);
+        gs_launcher_warn(
+            "--nvtx: NVTX_INJECTION64_PATH is set: %.400s receives the ranges", other);
         return;
     }
     gs_arguments_set("NVTX_INJECTION64_PATH", gs_library_path());

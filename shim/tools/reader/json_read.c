@@ -14,7 +14,7 @@
 static void fail(struct gs_json_read *json)
 {
     if (!json->problem) {
-        json->problem = *json->at ? "not JSON" : "its JSON is cut off";
+        json->problem = *json->at ? "not JSON" : "its JSON is truncated";
     }
     json->at += strlen(json->at);
 }

@@ -23,8 +23,8 @@
 #define SPACE " \t\r\n"
 
 static const char neither[] = "neither a report in JSON nor a state file";
-static const char no_report[] = "JSON, but no report of gpushim";
-static const char json_cut[] = "its JSON is cut off";
+static const char no_report[] = "JSON, but not a gpushim report";
+static const char json_cut[] = "its JSON is truncated";
 const char gs_report_file_is_text[] = "a report as text, not JSON or a state file";
 
 bool gs_report_file_is_cut(const char *problem)

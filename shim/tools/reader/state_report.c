@@ -38,7 +38,7 @@ static void make_note(const struct gs_state_found *found, bool running, const ch
                         : "; its time is that of the last allocation or free");
     if (length > 0 && (size_t)length < size && header->not_there) {
         length += snprintf(out + length, size - (size_t)length,
-                           "; it could not grow, and is not complete");
+                           "; it could not grow and is incomplete");
     }
     if (length > 0 && (size_t)length < size && found->left_out) {
         char count[32];

@@ -111,7 +111,7 @@ void gs_top_write_hint(const struct gs_top_list *list, struct gs_text *text)
     if (stat(path, &info) == 0 && !S_ISDIR(info.st_mode)) {
         gs_text_add(text, "  ");
         gs_text_add_foreign(text, path);
-        gs_text_add(text, " is no state file of a process that runs");
+        gs_text_add(text, " is not the state file of a running process");
     } else {
         gs_text_add(text, "  no process with a state file runs in ");
         gs_text_add_foreign(text, strcmp(path, ".") == 0 ? "this folder" : path);

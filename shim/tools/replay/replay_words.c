@@ -267,7 +267,7 @@ bool gs_replay_choose_kinds(struct gs_replay_trace *trace, unsigned kinds,
                                      used ? ", " : "", count, gs_replay_kind_name(kind));
         }
     }
-    gs_replay_warn("%s: no allocation of this kind of memory; there are: %s", path,
+    gs_replay_warn("%s: no allocation of this kind of memory; the trace has %s", path,
                    others);
     return false;
 }

@@ -159,7 +159,7 @@ static bool refuse(const struct server *server, struct link *link, const char *m
     const char *host = header(link, "Host");
     if (server->loopback && host && !gs_listen_is_loopback_host(host)) {
         gs_http_say(out, GS_HTTP_FORBIDDEN,
-                    "this server is 127.0.0.1, [::1] or localhost, by no other name");
+                    "the host name must be 127.0.0.1, [::1] or localhost");
     } else if (!may_ask(server, link)) {
         gs_http_say(out, GS_HTTP_UNAUTHORIZED,
                     "the token of --token-file is missing or wrong: "

@@ -328,7 +328,7 @@ static const struct route *choose(const struct gs_job_request *request,
     }
     if (route->of_one && request->seconds) {
         gs_http_say(out, GS_HTTP_BAD_REQUEST,
-                    "seconds= is not possible: a profile is of now");
+                    "seconds= is not supported: a profile shows the present");
         return NULL;
     }
     return route;

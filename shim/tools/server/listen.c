@@ -88,7 +88,7 @@ static bool read_address(const char *host, const char *port, struct gs_listen *o
     }
     if (host[0] == '*' || getaddrinfo(strcmp(host, "localhost") == 0 ? "127.0.0.1" : host,
                                       port, &hints, &found) != 0) {
-        return fail(out, "%.80s is no numeric address of this machine", host);
+        return fail(out, "%.80s is not a numeric address of this machine", host);
     }
     memcpy(&out->address, found->ai_addr, found->ai_addrlen);
     out->length = found->ai_addrlen;
@@ -134,8 +134,7 @@ static bool remove_stale(struct gs_listen *listen, const char *path)
         return errno == ENOENT || fail(listen, "%s: %m", listen->shown);
     }
     if (!S_ISSOCK(there.st_mode)) {
-        return fail(listen, "%s: there is a file of this name, which is no socket",
-                    listen->shown);
+        return fail(listen, "%s: exists and is not a socket", listen->shown);
     }
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     bool stale = fd >= 0 &&

@@ -107,7 +107,8 @@ static bool is_for_tasks(const char *word)
     static const char others[][16] = {"--print",   "--summary", "--help",
                                       "--version", "--watch",   "--error-no-cuda"};
     if (strncmp(word, "--", 2) != 0 || !word[2]) {
-        slurm_error("gpushim: %s: no option of the form --NAME or --NAME=VALUE", word);
+        slurm_error("gpushim: %s: not an option of the form --NAME or --NAME=VALUE",
+                    word);
         return false;
     }
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {

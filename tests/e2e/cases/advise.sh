@@ -209,7 +209,7 @@ bad_trace_case() {
   for verb in replay advise; do
     refused 1 'empty: no trace: nothing in it' "$verb" empty
     refused 1 'text: no trace: ' "$verb" text
-    refused 1 'managed: no allocation of this kind of memory; there are: 1 managed' "$verb" managed
+    refused 1 'managed: no allocation of this kind of memory; the trace has 1 managed' "$verb" managed
     refused 1 'waits: no allocation' "$verb" waits
     refused 1 'short: no trace: shorter than its header' "$verb" short
     refused 1 'other: no trace' "$verb" other

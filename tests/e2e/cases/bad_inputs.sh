@@ -136,7 +136,7 @@ END
   expect_same native shim
   expect_count shim.err 'cannot grow: no space left; allocations from now on may be missing' 1
   run_in found -- "$build/gpushim" report state
-  expect_text found.out '; it could not grow, and is not complete$'
+  expect_text found.out '; it could not grow and is incomplete$'
 }
 add_case "bad state: a disk that fills up" bad_state_disk_case
 

@@ -149,7 +149,7 @@ control_release_case() {
   ask unknown release --discard "$pid" engine
   control_end
   expect_equal 'what is released' "$pid: kv_cache: 14.0 MiB of GPU memory released, contents on the host; \
-4.00 KiB stay: not on pages of its own" "$(<away.out)"
+4.00 KiB remain: not on pages of its own" "$(<away.out)"
   expect_text stats.out '17[.]0 MiB live, .* 6[.]00 MiB reserved$'
   expect_text stats.out "^  released: kv_cache, 14[.]0 MiB \\(back with gpushim resume $pid kv_cache\\)\$"
   expect_status bare 1
@@ -157,12 +157,12 @@ control_release_case() {
     "gpushim: process $pid: not paused; its scope kv_cache is released: gpushim resume $pid kv_cache brings it back" "$(<bare.err)"
   expect_status pause 1
   expect_text pause.err "^gpushim: process $pid: its state: CUDA_ERROR_[A-Z_]+: it uses CUDA, but the driver does not let it be checkpointed\$"
-  expect_equal 'a second release' "$pid: kv_cache: nothing to release; 4.00 KiB stay: not on pages of its own" \
+  expect_equal 'a second release' "$pid: kv_cache: nothing to release; 4.00 KiB remain: not on pages of its own" \
     "$(<twice.out)"
-  expect_equal 'what is back' "$pid: kv_cache: 14.0 MiB of GPU memory are back" "$(<back.out)"
+  expect_equal 'what is back' "$pid: kv_cache: 14.0 MiB of GPU memory restored" "$(<back.out)"
   expect_equal 'a second resume' "$pid: kv_cache: nothing to resume" "$(<none.out)"
   expect_count named.out "^$pid: kv_cache: 14[.]0 MiB of GPU memory released" 1
-  expect_count named_back.out "^$pid: kv_cache: 14[.]0 MiB of GPU memory are back\$" 1
+  expect_count named_back.out "^$pid: kv_cache: 14[.]0 MiB of GPU memory restored\$" 1
   expect_told unknown 'GPUSHIM_RELEASABLE does not name engine'
   expect_text program.out '^outside: right, others right$'
   for name in away stats twice back none named named_back; do

@@ -109,7 +109,7 @@ foreign_large_case() {
     "html o/model.json" "report o/other.state" "report o/checkpoint.bin"; do
     run_in made -- bash -c "ulimit -v 500000; exec '$build/gpushim' $words"
     expect_status made 1
-    expect_text made.err 'neither a report|no report of gpushim|not a state file|of another (build|version) of gpushim'
+    expect_text made.err 'neither a report|not a gpushim report|not a state file|of another (build|version) of gpushim'
     ! grep -qi 'memory' made.err || fail "gpushim $words reads the file whole"
   done
 }

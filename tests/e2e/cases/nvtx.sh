@@ -121,7 +121,7 @@ nvtx_launcher_case() {
   expect_text print.out "^LD_PRELOAD=$shim NVTX_INJECTION64_PATH=$shim true\$"
   run_in other NVTX_INJECTION64_PATH=/other/tool.so -- "$build/gpushim" --nvtx --print true
   expect_text other.out "^LD_PRELOAD=$shim true\$"
-  expect_count other.err '^gpushim: --nvtx: NVTX_INJECTION64_PATH is set: /other/tool.so has the ranges$' 1
+  expect_count other.err '^gpushim: --nvtx: NVTX_INJECTION64_PATH is set: /other/tool.so receives the ranges$' 1
   run_in plain GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=plain.json -- "$build/gpushim" "$apps/phases_linked"
   expect_equal "scopes without it" 9 "$(phases_leaks plain.json | grep -c ' -$')"
 }

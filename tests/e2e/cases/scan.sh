@@ -86,7 +86,7 @@ add_case "scan with size classes" scan_own_tables_case GPUSHIM_POOL_SIZE_CLASSES
 scan_driver_case() {
   preloaded shim GPUSHIM_LEAK_SCAN=on GPUSHIM_LEAK_MAX=50 GPUSHIM_POOL=off -- \
     "$apps/referenced_linked"
-  expect_text shim.err '(referenced, maybe by the driver alone|lost \(no host pointer found\))$'
+  expect_text shim.err '(referenced, perhaps only by the driver|lost \(no host pointer found\))$'
   scan_fates shim.err >found
   expect_text found '^keep_in_data still referenced$'
   expect_text found '^keep_on_stack_of_main still referenced$'

@@ -383,7 +383,7 @@ serve_refusal_case() {
   expect_code body 400 '^a request has no body here$'
   expect_code path 404 '^not found; there are /, /metrics, '
   expect_code up 404
-  expect_code host 403 '^this server is 127[.]0[.]0[.]1, '
+  expect_code host 403 '^the host name must be 127[.]0[.]0[.]1, '
   expect_code port 200
   expect_code six 200
   expect_code numbers 403

@@ -193,7 +193,7 @@ slurm_wrong_case() {
     expect_no_text refused.out '^begun'
   done <<'END'
 --leak-maxx=3|unknown option --leak-maxx: did you mean --leak-max[?]
-leak-scan|leak-scan: no option of the form --NAME or --NAME=VALUE$
+leak-scan|leak-scan: not an option of the form --NAME or --NAME=VALUE$
 --leak-scan --stack=none|--stack=none: not one of
 --summary|--summary has no effect with srun$
 --error-exitcode=3 --error-no-cuda|--error-no-cuda has no effect with srun$

@@ -556,7 +556,7 @@ state_limit_case() {
   expect_count shim.err '^gpushim: GPUSHIM_STATE_FILE=.*: cannot grow: file too large; allocations from now on ' 1
   expect_equal "lines" 1 "$(wc -l <shim.err)"
   state_report found state
-  expect_text found.out '; it could not grow, and is not complete$'
+  expect_text found.out '; it could not grow and is incomplete$'
   expect_text found.out '^==[0-9]+== LIVE 1: .* in [0-9,]+ allocations'
 }
 add_case "state larger than files may become" state_limit_case

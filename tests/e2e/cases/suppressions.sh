@@ -450,7 +450,7 @@ budgets_misspelt_case() {
     "$apps/leaky_shared"
   expect_status shim 0
   expect_text shim.err '^==[0-9]+== Never matched: the peak has no memory of such a call site, by peak:.laod_weights[$] max_bytes=20M [(]rules:1[)]$'
-  expect_text shim.err '== Never matched: no function that allocates is called so, by deny:.cudaMaloc[$] [(]rules:2[)]$'
+  expect_text shim.err '== Never matched: no allocating function has this name, by deny:.cudaMaloc[$] [(]rules:2[)]$'
   expect_text shim.err '== Never matched: no such scope was begun, by deny:.cu after=.epohc[$] [(]rules:3[)]$'
   expect_count shim.err 'Never matched' 3
   uses outputs_ci
@@ -485,7 +485,7 @@ budgets_bad_case() {
   expect_text shim.err '^gpushim: rules:2: max_bytes is not a size [(]such as 20M[)]: max_bytes=-2G; ignored$'
   expect_text shim.err '^gpushim: rules:3: the pattern of a call has a space [(]callers are from= and not_from=[)]; ignored$'
   expect_text shim.err '^gpushim: rules:4: after is a time without a unit [(]ms, s, m or h[)]: after=3; ignored$'
-  expect_text shim.err '^gpushim: rules:5: after is no time [(]such as 30s; a scope with such a name: after=.5x[)]: after=5x; '
+  expect_text shim.err '^gpushim: rules:5: after is not a time [(]such as 30s; a scope with such a name: after=.5x[)]: after=5x; '
   expect_text shim.err 'SUMMARY: gpushim: 0 errors, '
 }
 add_case "suppressions budgets without sense" budgets_bad_case

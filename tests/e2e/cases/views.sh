@@ -432,7 +432,7 @@ views_bad_input_case() {
   length=$(wc -c <whole.json)
   for ((i = 1; i <= 24; i++)); do
     head -c $((i * (length - 3) / 24)) whole.json >run.json
-    expect_no_page 'run.json: its JSON is cut off; no HTML written' run.json
+    expect_no_page 'run.json: its JSON is truncated; no HTML written' run.json
   done
   printf '{"a": 1, \0"b": 2}' >run.json
   expect_no_page 'run.json: not JSON; no HTML written' run.json
@@ -444,7 +444,7 @@ views_bad_input_case() {
     '{"a": {"schema": "gpushim-report", "version": 1}}' '{"a": "\"schema\": \"gpushim-report\""}' \
     '{"schema": "gpushim-reports", "version": 1}'; do
     printf '%s' "$word" >run.json
-    expect_no_page 'run.json: JSON, but no report of gpushim; no HTML written' run.json
+    expect_no_page 'run.json: JSON, but not a gpushim report; no HTML written' run.json
   done
   for word in 2 10; do
     sed "s/^  \"version\": 1,/  \"version\": $word,/" whole.json >run.json

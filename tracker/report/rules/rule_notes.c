@@ -67,7 +67,7 @@ static void explain_deny(const struct gs_tracker *tracker,
     const char *scope = scope_of(config, note->rule);
 
     if (!names_function(tracker, config, note->rule->pattern)) {
-        snprintf(note->why, sizeof(note->why), "no function that allocates is called so");
+        snprintf(note->why, sizeof(note->why), "no allocating function has this name");
     } else if (scope && !names_scope(&data->scopes, scope)) {
         snprintf(note->why, sizeof(note->why), "no such scope was begun");
     } else {

@@ -209,7 +209,7 @@ static const char *take_after(struct gs_rule_parsed *parsed, struct gs_rule_span
         }
     }
     return digits.begin < digits.end
-               ? "after is no time (such as 30s; a scope with such a name: after=^5x)"
+               ? "after is not a time (such as 30s; a scope with such a name: after=^5x)"
                : NULL;
 }
 

@@ -13,8 +13,8 @@ static const struct {
     [GS_SCAN_LOST] = {"lost (no host pointer found)", "lost"},
     [GS_SCAN_START] = {"still referenced", "still referenced"},
     [GS_SCAN_INSIDE] = {"still referenced (inside only)", "inside only"},
-    [GS_SCAN_AMBIGUOUS] = {"referenced, maybe by the driver alone",
-                           "maybe by the driver alone"},
+    [GS_SCAN_AMBIGUOUS] = {"referenced, perhaps only by the driver",
+                           "perhaps only by the driver"},
 };
 
 const char *gs_scan_fate(const struct gs_group *group, char out[160])
