@@ -552,8 +552,9 @@ Test(parts, what_grew_until_python_ended_has_a_hint)
     cr_expect_not_null(strstr(text, "Hint: 20 tensors of PyTorch, 10.0 KiB, most at "
                                     "load_batch "),
                        "%s", text);
-    cr_expect_not_null(strstr(text, ", were kept one after the other until Python ended: "
-                                    "gpushim.report() at the script's end lists them\n"),
+    cr_expect_not_null(strstr(text, ", accumulated until Python ended: call "
+                                    "gpushim.report() at the end of the script to list "
+                                    "them\n"),
                        "%s", text);
     free(text);
 }

@@ -73,7 +73,7 @@ static void expect_tries(const struct gs_report_refusal *refusal, const char *na
 }
 
 #define TRY_LARGEST                                                                      \
-    "Try: LIVE 1 (load_batch) has 600 MiB of 900 MiB live: allocate less there, or "     \
+    "Try: LIVE 1 (load_batch) holds 600 MiB of 900 MiB live: allocate less there, or "   \
     "free earlier\n"
 
 Test(refusal, the_device_and_the_largest_call_site)
@@ -244,7 +244,7 @@ Test(refusal, in_json)
                     "\"elsewhere_bytes\": 25165824, \"not_allocated_via_api_bytes\": "
                     "null, \"largest_piece_bytes\": 0, \"largest_piece\": null, "
                     "\"tries\": [{\"try\": \"largest\", \"text\": \"LIVE 1 (load_batch) "
-                    "has 600 MiB of 900 MiB live: allocate less there, or free "
+                    "holds 600 MiB of 900 MiB live: allocate less there, or free "
                     "earlier\"}], \"stack\": [";
 
     refusal.stack = TEST_STACK(stacks, AT_SHIM, AT_DRIVER, AT_CUDART, AT_RUN);

@@ -34,8 +34,8 @@ static void make_note(const struct gs_state_found *found, bool running, const ch
         out, size, "%s%.300s%s%s", path ? "from " : "written by gpushim",
         path ? path : "", started,
         running || header->process.ending[0] || header->process.copied_ns != 0 ? ""
-        : found->growth ? "; its time is that of the last allocation, free or sample"
-                        : "; its time is that of the last allocation or free");
+        : found->growth ? "; run time until the last allocation, free or sample"
+                        : "; run time until the last allocation or free");
     if (length > 0 && (size_t)length < size && header->not_there) {
         length += snprintf(out + length, size - (size_t)length,
                            "; it could not grow and is incomplete");

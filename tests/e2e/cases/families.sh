@@ -187,13 +187,13 @@ families_list_case() {
   torch_like list GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=out.json
   expect_status shim 0
   expect_count shim.err '^==[0-9]+== Hint: ' 1
-  expect_text shim.err "Hint: 40 tensors of PyTorch, 40[.]0 MiB, most at <listcomp> train[.]py:[0-9]+, were kept one after the \
-other until Python ended: gpushim[.]report\(\) at the script's end lists them$"
+  expect_text shim.err "Hint: 40 tensors of PyTorch, 40[.]0 MiB, most at <listcomp> train[.]py:[0-9]+, accumulated \
+until Python ended: call gpushim[.]report\(\) at the end of the script to list them$"
   expect_text out.json '"hint": "grew", "device": 0, .*"stack": \['
   torch_like list_interrupted GPUSHIM_STATE_FILE=run.state # Python ends, and then its process by the signal
   expect_status shim 130
   run_in report -- "$build/gpushim" report run.state
-  expect_text report.out 'Hint: 40 tensors of PyTorch, 40[.]0 MiB, most at <listcomp> train[.]py:[0-9]+, were kept '
+  expect_text report.out 'Hint: 40 tensors of PyTorch, 40[.]0 MiB, most at <listcomp> train[.]py:[0-9]+, accumulated '
 }
 add_case "families what grew until Python ended has a hint" families_list_case
 

@@ -345,8 +345,8 @@ until_end_case() {
     return
   fi
   expect_count shim.err '^==[0-9]+== Hint: ' 1
-  expect_text shim.err '^==[0-9]+== Hint: 60 allocations, 3[.]75 MiB, most at malloc cuda[.]py:23, were kept one after the '\
-'other until Python ended: gpushim[.]report\(\) at the script.s end lists them$'
+  expect_text shim.err '^==[0-9]+== Hint: 60 allocations, 3[.]75 MiB, most at malloc cuda[.]py:23, accumulated until '\
+'Python ended: call gpushim[.]report\(\) at the end of the script to list them$'
   expect_text out.json '"hint": "grew", "device": 0, .*"stack": \['
 }
 # The word that says that Python ends is another in each version.
@@ -369,6 +369,6 @@ until_end_killed_case() {
     -- "$python" -SB "$python_sources/until_end.py" interrupted
   expect_status shim 130
   run_in report -- "$build/gpushim" report run.state
-  expect_text report.out ' Hint: 60 allocations, 3[.]75 MiB, most at malloc cuda[.]py:23, were kept one after the other '
+  expect_text report.out ' Hint: 60 allocations, 3[.]75 MiB, most at malloc cuda[.]py:23, accumulated until '
 }
 add_case "python grows until its end by Ctrl-C" until_end_killed_case

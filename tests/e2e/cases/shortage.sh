@@ -27,7 +27,7 @@ shortage_lines_case() {
   expect_text shim.err '^==[0-9]+==     #0 take +shortage[.]c:[0-9]+$'
   expect_text shim.err '^==[0-9]+==     #1 take_all +shortage[.]c:[0-9]+( [(]inlined[)])?$'
   expect_count shim.err '^==[0-9]+== GPU 0 has 512 MiB: [0-9.]+ MiB live, .*0 B elsewhere$' 3
-  expect_count shim.err '^==[0-9]+== Try: LIVE 1 [(]take[)] has [0-9]+ MiB of [0-9]+ MiB live: ' 3
+  expect_count shim.err '^==[0-9]+== Try: LIVE 1 [(]take[)] holds [0-9]+ MiB of [0-9]+ MiB live: ' 3
   expect_no_text shim.err 'Note: '
 }
 for way in shared static linked proc; do

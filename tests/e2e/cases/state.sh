@@ -25,7 +25,7 @@ state_killed_case() {
   expect_quiet found
   expect_only_report found.out
   expect_text found.out '^==[0-9]+== gpushim [0-9.]+: .*killed_[a-z]+ kill .*  ended without a report$'
-  expect_text found.out '^==[0-9]+== from state, started 2[0-9]{3}-.*; its time is that of the last'
+  expect_text found.out '^==[0-9]+== from state, started 2[0-9]{3}-.*; run time until the last'
   expect_text found.out '^==[0-9]+==   traffic +[0-9,]+ allocs  [0-9,]+ frees$'
   expect_text found.out '^==[0-9]+== GPU 0 Simulated'
   expect_planted found.out "$sources/tests/apps/killed.c"
@@ -195,7 +195,7 @@ state_growth_case() {
   wait "$pid"
   state_report found state
   expect_only_report found.out
-  expect_text found.out '; its time is that of the last allocation, free or sample$'
+  expect_text found.out '; run time until the last allocation, free or sample$'
   expect_count found.out '^==[0-9]+== last sample at [0-9:.]+ UTC \([0-9.]+ m?s\): [0-9.]+ MiB live in [0-9]+ allocations, [-+][0-9.]+ [KM]iB in the last [0-9.]+ ms \([0-9.]+ [KM]iB/s\)$' 1
   expect_count found.out '^==[0-9]+== GROWING 1: [+][0-9.]+ [KM]iB in the last [0-9.]+ m?s \([0-9.]+ [KM]iB/s\), in [0-9]+ of [0-9]+ samples; now ' 1
   awk '/ GROWING / { growing = 1 } growing && $2 == "#0" { print $3; growing = 0 }' found.out >places

@@ -271,8 +271,8 @@ static bool find_grown(const struct gs_hint_source *source,
     out->device = grown.device;
     out->stack = grown.stack;
     snprintf(out->text, sizeof(out->text),
-             "%s %s, %s%s%s, were kept one after the other until Python ended: "
-             "gpushim.report() at the script's end lists them",
+             "%s %s, %s%s%s, accumulated until Python ended: call gpushim.report() "
+             "at the end of the script to list them",
              gs_text_count(grown.count, count), what, gs_text_bytes(grown.bytes, bytes),
              where.data ? ", most " : "", where.data ? where.data : "");
     gs_text_free(&where);

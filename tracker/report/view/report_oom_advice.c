@@ -137,7 +137,7 @@ static bool try_largest(const struct gs_report_writer *writer,
     gs_report_clean(function_of(writer, data->groups.items[at].stack), name,
                     sizeof(name));
     snprintf(text, TEXT_BYTES,
-             "LIVE %zu%s%s%s has %s of %s live: allocate less there, or free earlier",
+             "LIVE %zu%s%s%s holds %s of %s live: allocate less there, or free earlier",
              at + 1, name[0] ? " (" : "", name, name[0] ? ")" : "",
              gs_text_bytes(gs_group_shown_bytes(&data->groups.items[at]), size),
              gs_text_bytes(refusal->live_bytes, live));
