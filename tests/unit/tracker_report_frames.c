@@ -453,6 +453,11 @@ Test(frames, frameworks_are_known_by_their_folders)
         PACKAGES "traitlets/config/application.py",
         PACKAGES "starlette/routing.py",
         PACKAGES "transformers/trainer.py",
+        PACKAGES "sentence_transformers/models/Pooling.py",
+        PACKAGES "einops/einops.py",
+        PACKAGES "xformers/ops/fmha/__init__.py",
+        PACKAGES "flash_attn/flash_attn_interface.py",
+        PACKAGES "bitsandbytes/functional.py",
         PACKAGES "distributed/worker.py",
         PACKAGES "celery/app/trace.py",
         PACKAGES "joblib/parallel.py",
@@ -468,6 +473,8 @@ Test(frames, frameworks_are_known_by_their_folders)
                                      "/home/me/lib/libtorch_mine.so",
                                      "/usr/local/cuda/samples/app",
                                      PACKAGES "torchmine/train.py",
+                                     PACKAGES "einops_mine/ops.py",
+                                     "/home/me/einops/einops.py",
                                      PACKAGES "mine/cuda/driver.py"};
 
     for (size_t i = 0; i < GS_ARRAY_LEN(yes); i++)
