@@ -135,11 +135,11 @@ typedef enum gpushim_pressure {
 /* Called when a level has risen: gpushim_on_pressure. */
 typedef void (*gpushim_pressure_call)(void *self, int device, gpushim_pressure level);
 
-/* What becomes of the contents of memory that gpushim_release gives to the device. */
+/* Where gpushim_release keeps the contents of memory. */
 typedef enum gpushim_keep {
     GPUSHIM_KEEP_PINNED = 0, /* copied to page-locked memory of the host: the fastest */
     GPUSHIM_KEEP_PLAIN = 1,  /* copied to plain memory of the host */
-    GPUSHIM_DISCARD = 2      /* lost: undefined after gpushim_resume */
+    GPUSHIM_DISCARD = 2      /* nowhere: undefined after gpushim_resume */
 } gpushim_keep;
 
 /* Why a live allocation of a scope is not released. */
@@ -176,8 +176,8 @@ struct gpushim_scope_totals {
     uint64_t peak_bytes;             /* the most ever live at once */
     uint64_t lost_count, lost_bytes; /* live when their context ended: neither live now,
                                         nor freed */
-    uint64_t missed; /* not 0: so many allocations are in no other member, since the table
-                        of call stacks was full (GPUSHIM_STACK=table) */
+    uint64_t missed; /* allocations that no other member counts, since the table of call
+                        stacks was full (GPUSHIM_STACK=table) */
 };
 
 /* A stretch of time: gpushim_stretch_begin. */
@@ -456,7 +456,7 @@ static inline gpushim_result gpushim_stretch_get(struct gpushim_stretch *stretch
     GPUSHIM_CALL_(stretch_get, (stretch, out));
 }
 
-/* Ends and frees a stretch. One that is never ended keeps its cost until the process
+/* Ends and frees a stretch. A stretch that is never ended costs time until the process
  * ends. Errors: INVALID; INACTIVE  not ended: called within another call */
 static inline gpushim_result gpushim_stretch_end(struct gpushim_stretch *stretch)
 {
@@ -630,7 +630,7 @@ static inline gpushim_result gpushim_snapshot_free(struct gpushim_snapshot *snap
 /*
  * Returns idle memory of the pool to the driver.
  * In:     device  an ordinal, or GPUSHIM_ALL_DEVICES
- *         bytes   to return at least, if so much is idle; UINT64_MAX: all
+ *         bytes   to return at least, if that much is idle; UINT64_MAX: all
  * Out:    *given  bytes returned; may be NULL
  * Errors: INACTIVE, INVALID, OFF (GPUSHIM_POOL=off)
  * The driver may wait for running work, as cudaFree does.
@@ -823,7 +823,7 @@ static inline gpushim_result gpushim_scope_statistics(const char *path, int devi
 
 /*
  * Writes the path of the calling thread's scopes, for gpushim_scope_statistics:
- * "step/forward". A name that was refused is not in it.
+ * "step/forward", without names that gpushim_scope_begin rejected.
  * In:     capacity  GPUSHIM_SCOPE_BYTES is enough for each path
  * Out:    out       "" after an error
  * Errors: INACTIVE, INVALID (the path does not fit), NOT_FOUND (in no scope)
@@ -851,9 +851,9 @@ static inline gpushim_result gpushim_scope_path(char *out, size_t capacity)
     }))
 #endif
 
-/* ---- the memory of a scope goes to the device, and comes back ---- */
+/* ---- release and resume of the memory of a scope ---- */
 
-/* A sentence's end for GPUSHIM_LEFT_...; never NULL. Needs no library. */
+/* The reason of a GPUSHIM_LEFT_... in words; never NULL. Needs no library. */
 static inline const char *gpushim_left_text(unsigned reason)
 {
     static const char *const texts[GPUSHIM_LEFT_REASONS] = {
@@ -866,14 +866,14 @@ static inline const char *gpushim_left_text(unsigned reason)
 }
 
 /*
- * Gives the pages of the scope's live allocations to the device, for other processes and
- * other allocations. The program keeps the addresses, and graphs that name them. Only
- * allocations of 2 MiB and more, made while GPUSHIM_RELEASABLE named the scope, have
- * pages of their own; all others stay as they are, and *out counts them. Waits for all
- * work of their contexts, and for the copies.
+ * Frees the pages of the scope's live allocations, so that other processes and other
+ * allocations can use them. The addresses stay reserved, and graphs that name them stay
+ * valid. Only allocations of 2 MiB and more, made while GPUSHIM_RELEASABLE named the
+ * scope, have pages of their own; all others are left unchanged, and *out counts them.
+ * Waits for all work of their contexts, and for the copies.
  *
- * Until gpushim_resume the memory may be freed. A copy or a set of it is refused with
- * CUDA_ERROR_INVALID_VALUE, and reported. A kernel that touches it fails, as with memory
+ * Until gpushim_resume the memory may be freed. A copy or a set of it fails with
+ * CUDA_ERROR_INVALID_VALUE, and is reported. A kernel that touches it fails, as with memory
  * that was freed, and so does work that another thread submits during this call. New
  * allocations of the scope are as usual; a second call releases those.
  *
@@ -899,9 +899,9 @@ static inline gpushim_result gpushim_release(const char *scope, gpushim_keep kee
 }
 
 /*
- * Brings back what was released of the scope, at the same addresses, with the contents.
- * Without any: OK, and 0.
- * Out, Errors: as above; NO_MEMORY: of the device, and all of it stays released
+ * Restores the released memory of the scope, at the same addresses, with its contents.
+ * If no memory of the scope is released, the result is OK and *out is 0.
+ * Out, Errors: as above; NO_MEMORY: of the device; all of the memory remains released
  */
 static inline gpushim_result gpushim_resume(const char *scope,
                                             struct gpushim_released *out)

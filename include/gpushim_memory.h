@@ -1228,7 +1228,7 @@ static inline void gpushim_count_pages_(struct gpushim_buffer *buffer)
     buffer->capacity = limit && mapped > limit ? limit : mapped;
 }
 
-/* Gives a buffer at least `bytes`, and `capacity` if there is so much. */
+/* Gives a buffer at least `bytes`, and `capacity` if that much memory is free. */
 static inline gpushim_result gpushim_grow_(struct gpushim_buffer *buffer, size_t bytes,
                                            size_t capacity, void *stream)
 {

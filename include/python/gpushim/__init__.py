@@ -482,11 +482,11 @@ def _move(name: str, scope: str, *arguments: Any) -> Released:
 
 
 def release(scope: str, keep: str = "pinned") -> Released:
-    """Gives the device memory of a scope that GPUSHIM_RELEASABLE names to the device; its addresses stay.
+    """Frees the device memory of a scope that GPUSHIM_RELEASABLE names; its addresses stay reserved.
 
-    keep: what becomes of the contents: on the host in "pinned" or "plain" memory, or "discard". gpushim_release in
-    gpushim.h says what may be done until resume(scope). Raises KeyError for a scope that the option does not name,
-    MemoryError without memory of the host, and Error where it is not possible now, such as during a capture.
+    keep: where the contents are kept: in "pinned" or "plain" memory of the host, or nowhere ("discard").
+    gpushim_release in gpushim.h says what may be done until resume(scope). Raises KeyError for a scope that the
+    option does not name, MemoryError if the host has too little memory, and Error during a capture, for example.
     """
     if keep not in _KEEPS:
         raise ValueError("release: keep is one of %s, not %r" % (", ".join(_KEEPS), keep))
@@ -494,7 +494,8 @@ def release(scope: str, keep: str = "pinned") -> Released:
 
 
 def resume(scope: str) -> Released:
-    """Brings back what release(scope) gave. Raises MemoryError if the device is full: all stays released."""
+    """Restores the memory that release(scope) freed. Raises MemoryError if the device is full; then all of it remains
+    released."""
     return _move("resume", scope)
 
 

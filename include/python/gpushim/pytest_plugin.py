@@ -1,7 +1,7 @@
 """Limits on the GPU memory of tests, and a table of the tests that need most.
 
-    @pytest.mark.gpu_limit_memory("2 GB")  # at most so much live at once, beyond what was live before
-    @pytest.mark.gpu_limit_leaks("0 B")    # at most so much more live after the test than before
+    @pytest.mark.gpu_limit_memory("2 GB")  # at most this much live at once, beyond what was live before
+    @pytest.mark.gpu_limit_leaks("0 B")    # at most this much more live after the test than before
     def test_training(): ...
 
     pytest --gpushim                       # or: gpushim pytest
@@ -54,7 +54,7 @@ def pytest_addoption(parser):
     group = parser.getgroup("gpushim", "GPU memory of tests (gpushim)")
     group.addoption("--gpushim", action="store_true", help="run under libgpushim.so, and list the tests that need most "
                     "GPU memory")
-    group.addoption("--gpushim-top", type=_count, default=5, metavar="N", help="list so many tests (5)")
+    group.addoption("--gpushim-top", type=_count, default=5, metavar="N", help="list this many tests (5)")
 
 
 def parse_size(text):
