@@ -407,6 +407,20 @@ add_case "timeline in a page: segments of moving pages" page_segments_case conso
 add_case "timeline in a page: segments of a full device" page_segments_case 'limits_linked churn 300' 0 \
   GPUSHIM_POOL_VMM=on CUDASIM_MEMORY=64M CUDASIM_DEVICES=1
 
+# Each row of the legend has a text of its own, where call sites differ several calls up in more than one place. Would see
+# the first of these places alone.
+page_rows_case() {
+  timeline_record churn_shared 2000 10
+  timeline_page
+  page_shows
+  sed -n 's/^share: [^|]*|[^|]*| //p' page.out >rows
+  expect_equal "rows" 9 "$(grep -c '^replace [|] churn[.]c:' rows)"
+  expect_text rows '^1 other call site [|]'
+  expect_equal "rows of the same text" '' "$(sort rows | uniq -d)"
+  expect_text rows '[|] from descend churn[.]c:[0-9]+ < descend churn[.]c:[0-9]+'
+}
+add_case "timeline in a page: rows of one function" page_rows_case
+
 # What the page says at the peak, at the ends, and where the pointer is.
 page_words_case() {
   timeline_record leaky_shared

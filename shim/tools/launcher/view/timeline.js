@@ -74,21 +74,26 @@ function siteName(number) {
   return top ? { name: top.name, place: top.place, from: '' } : { name: 'no call stack was recorded', place: '', from: '' };
 }
 
-// Tells rows of the same text apart by the first callers in which their stacks differ.
+const grouped = (rows, key) => rows.reduce((groups, row) => groups.set(key(row), (groups.get(key(row)) || []).concat(row)), new Map()).values();
+
+// Appends to rows of the same text the first callers, from a level on, in which their stacks differ.
+function appendCallers(rows, level) {
+  const text = ({ stack }, at) => frames[stack[at]] ? `${frames[stack[at]].name} ${frames[stack[at]].place}` : '';
+  const deepest = Math.max(...rows.map(({ stack }) => stack.length));
+  while (level < deepest && rows.every((row) => text(row, level) === text(rows[0], level))) level++;
+  if (rows.length < 2 || level >= deepest) return;
+  for (const row of rows)
+    if (text(row, level)) row.layer.from += `${row.layer.from ? ' < ' : 'from '}${text(row, level)}`;
+  for (const group of grouped(rows, (row) => text(row, level))) appendCallers(group, level + 1);
+}
+
+// Tells rows of the same text apart by their callers.
 function tellApart(layers) {
-  const same = new Map();
-  for (const layer of layers) same.set(layer.name + layer.place, (same.get(layer.name + layer.place) || []).concat(layer));
-  for (const group of same.values()) {
-    if (group.length < 2) continue;
+  for (const group of grouped(layers, (layer) => `${layer.name} ${layer.place}`)) {
     const whole = group.map(({ site }) => list(timeline.sites[site]?.stack)), own = whole.map((stack) => stack.filter((number, i) => i === 0 || !frames[number]?.family));
     const differ = (stacks) => stacks.some((stack) => stack.length !== stacks[0].length || stack.some((number, i) => number !== stacks[0][i]));
-    const stacks = differ(own) ? own : whole, deepest = Math.max(...stacks.map((stack) => stack.length));
-    let level = 1;
-    while (level < deepest && stacks.every((stack) => stack[level] === stacks[0][level])) level++;
-    group.forEach((layer, i) => {
-      const caller = frames[stacks[i][level]];
-      layer.from = caller ? `from ${caller.name} ${caller.place}` : '';
-    });
+    const stacks = differ(own) ? own : whole;
+    appendCallers(group.map((layer, i) => ({ layer, stack: stacks[i] })), 1);
   }
   return layers;
 }
@@ -105,7 +110,7 @@ function makeLayers(memory, by) {
   }));
   const rest = sorted.slice(SERIES);
   if (rest.length > 0)
-    shown.push({ name: `${countText(rest.length)} other ${by === 'owners' ? 'owners' : timeline.sites[0].stack ? 'call sites' : 'sizes'}`, place: '', from: '', color: 'others',
+    shown.push({ name: `${countText(rest.length)} other ${by === 'owners' ? 'owner' : timeline.sites[0].stack ? 'call site' : 'size'}${rest.length > 1 ? 's' : ''}`, place: '', from: '', color: 'others',
       live: memory.live.map((_, i) => rest.reduce((sum, layer) => sum + layer.live[i], 0)) });
   return tellApart(shown);
 }
