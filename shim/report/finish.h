@@ -27,7 +27,7 @@ bool gs_finish_report(const char *ending, bool again);
  */
 void gs_finish_without_report(const char *format, ...) GS_PRINTF(1, 2);
 
-/* An interim report, while the program goes on. */
+/* An interim report, while the program runs. */
 struct gs_interim {
     const char *ending;  /* the cause, for the header */
     const char *note;    /* a line below it; NULL: none */
@@ -45,7 +45,7 @@ struct gs_interim {
  * thread of the program: it needs time, stack and locks. */
 void gs_finish_interim(const struct gs_interim *what);
 
-/* Writes GPUSHIM_METRICS_FILE while the program goes on, if there is one to write, unless
+/* Writes GPUSHIM_METRICS_FILE while the program runs, if there is one to write, unless
  * a report is being written. Not for a thread of the program. */
 void gs_finish_metrics(void);
 

@@ -506,7 +506,7 @@ static void write_all(void *self, const struct gs_export *export, struct gs_text
             send_format(export, row);
         }
     }
-    /* While the program goes on they follow the report (gs_finish_interim). */
+    /* While the program runs they follow the report (gs_finish_interim). */
     if (in_use->metrics[0] && current == GS_OUTPUTS_END) {
         write_metrics(self, export, names);
     }

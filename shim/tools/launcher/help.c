@@ -218,7 +218,7 @@ static const char general_help[] =
     "  serve [--listen=ADDRESS] metrics, profiles and pages of all processes, by HTTP\n"
     "  cdi [--folder=FOLDER]    a device for containers, see gpushim cdi --help\n"
     "  attach PID, detach PID   record a process that was started without gpushim\n"
-    "  pause PID, release PID SCOPE, resume  GPU memory goes to the host, and back\n"
+    "  pause PID, release PID SCOPE, resume  move GPU memory to the host, and back\n"
     "  replay TRACE...          run a recorded trace through the pool, and measure it\n"
     "  advise TRACE             find better settings of the pool for a trace\n"
     "\n"
