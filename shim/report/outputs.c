@@ -202,16 +202,22 @@ static bool folder_of(const char *path, struct stat *out, const char **name)
     return stat(folder, out) == 0;
 }
 
+/* Returns whether two paths name one file, which may not exist yet. */
+static bool is_same_file(const char *path, const char *other)
+{
+    struct stat folder, others;
+    const char *name, *others_name;
+    return folder_of(path, &folder, &name) && folder_of(other, &others, &others_name) &&
+           folder.st_dev == others.st_dev && folder.st_ino == others.st_ino &&
+           strcmp(name, others_name) == 0;
+}
+
 /* Returns true if a file name is the report's own file. False without one. */
 static bool is_log(const char *path)
 {
-    struct stat folder, logs;
     static char log[PATH_MAX];
-    const char *name, *logs_name;
     return in_use->log[0] && gs_log_pattern_expand(in_use->log, log, PATH_MAX) == GS_OK &&
-           folder_of(path, &folder, &name) && folder_of(log, &logs, &logs_name) &&
-           folder.st_dev == logs.st_dev && folder.st_ino == logs.st_ino &&
-           strcmp(name, logs_name) == 0;
+           is_same_file(path, log);
 }
 
 static enum gs_status extend(char path[PATH_MAX], const char *extension)
@@ -420,6 +426,21 @@ static void add_name(struct gs_text *names, const char *path)
 /* The metrics' collector runs as another user; they have no addresses. */
 #define METRICS_MODE 0644
 
+/* Returns whether a file of a format has this name. */
+static bool is_output(const char *path)
+{
+    static char other[PATH_MAX]; /* one report is written at a time */
+    for (size_t i = 0; i < GS_EXPORT_FORMATS; i++) {
+        bool renamed = false;
+        if (in_use->chosen[i] && is_file(&gs_export_formats[i]) &&
+            name_file(&gs_export_formats[i], other, &renamed) == GS_OK &&
+            is_same_file(path, other)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Logs the first failure alone: the file is written again and again. */
 static void write_metrics(void *self, const struct gs_export *export,
                           struct gs_text *names)
@@ -432,6 +453,8 @@ static void write_metrics(void *self, const struct gs_export *export,
         problem = "name too long";
     } else if (is_log(path)) {
         problem = "it is GPUSHIM_LOG_FILE";
+    } else if (is_output(path)) {
+        problem = "it is a file of GPUSHIM_OUTPUT";
     } else {
         problem = export ? write_file(export, GS_EXPORT_prometheus, path, METRICS_MODE)
                          : gs_status_text(GS_ERR_HOST_NOMEM);

@@ -6,6 +6,7 @@
  * Owns: nothing.   Lock: none; one thread.
  */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,6 +83,67 @@ static void refuse_folders(void)
     }
 }
 
+/* The file that an option names, whole, for free(); NULL: none, not one file (with several
+ * formats or a "%"), or no regular one: /dev/null may have several. */
+static char *one_file(enum gs_option_row row)
+{
+    const char *path = getenv(gs_options_table[row].name);
+    const char *formats = getenv(gs_options_table[GS_OPTION_ROW_output].name);
+    struct stat there;
+    if (!path || !path[0] || strchr(path, '%') ||
+        (row == GS_OPTION_ROW_output_file && (!formats || strchr(formats, ','))) ||
+        (stat(path, &there) == 0 && !S_ISREG(there.st_mode))) {
+        return NULL;
+    }
+    char *whole = gs_path_absolute(row, path);
+    return whole ? whole : strdup(path);
+}
+
+/* Whether two whole paths name one file, which may not be there yet. */
+static bool is_same_file(const char *one, const char *two)
+{
+    const char *base_one = strrchr(one, '/'), *base_two = strrchr(two, '/');
+    char folder[2][PATH_MAX];
+    struct stat there[2];
+    if (strcmp(one, two) == 0) {
+        return true;
+    }
+    if (!base_one || !base_two || strcmp(base_one, base_two) != 0) {
+        return false;
+    }
+    (void)snprintf(folder[0], PATH_MAX, "%.*s/", (int)(base_one - one), one);
+    (void)snprintf(folder[1], PATH_MAX, "%.*s/", (int)(base_two - two), two);
+    return stat(folder[0], &there[0]) == 0 && stat(folder[1], &there[1]) == 0 &&
+           there[0].st_dev == there[1].st_dev && there[0].st_ino == there[1].st_ino;
+}
+
+/* Of two options with one file, one would replace the other's, or nothing would be
+ * written. */
+static void refuse_same_files(void)
+{
+    static const enum gs_option_row rows[] = {
+        GS_OPTION_ROW_log_file,     GS_OPTION_ROW_state_file,
+        GS_OPTION_ROW_metrics_file, GS_OPTION_ROW_trace_file,
+        GS_OPTION_ROW_output_file,  GS_OPTION_ROW_write_suppressions};
+    char name[NAME_BYTES], other[NAME_BYTES], *files[GS_ARRAY_LEN(rows)];
+    for (size_t i = 0; i < GS_ARRAY_LEN(rows); i++) {
+        files[i] = one_file(rows[i]);
+        for (size_t k = 0; files[i] && k < i; k++) {
+            if (files[k] && is_same_file(files[i], files[k]) &&
+                (is_set_here(rows[i]) || is_set_here(rows[k]))) {
+                gs_launcher_fail(
+                    GS_EXIT_USAGE, "%s=%.400s: %s names the same file",
+                    gs_option_argument(gs_options_table[rows[i]].name, name),
+                    getenv(gs_options_table[rows[i]].name),
+                    gs_option_argument(gs_options_table[rows[k]].name, other));
+            }
+        }
+    }
+    for (size_t i = 0; i < GS_ARRAY_LEN(rows); i++) {
+        free(files[i]);
+    }
+}
+
 /* What the verb writes instead. */
 static const char *written_by(enum gs_verb verb)
 {
@@ -119,6 +181,7 @@ static void refuse_outputs(const struct gs_arguments *arguments)
         }
         refuse_folders();
         refuse_foreign_files();
+        refuse_same_files();
         return;
     }
     for (size_t i = 0; i < GS_ARRAY_LEN(rows) && !writes; i++) {
@@ -245,6 +308,7 @@ void gs_arguments_refuse(const struct gs_arguments *arguments)
     if (arguments->verb == GS_VERB_RUN) {
         refuse_folders();
         refuse_foreign_files();
+        refuse_same_files();
         refuse_missing_rules(true);
         refuse_foreign_rules();
     } else {

@@ -289,6 +289,10 @@ metrics_bad_case() {
   expect_quiet log
   expect_count same '^gpushim: GPUSHIM_METRICS_FILE: cannot write .*/same: it is GPUSHIM_LOG_FILE; left out$' 1
   expect_text same 'SUMMARY: gpushim: 0 errors, 28[.]5 MiB'
+  # Would see metrics that replace the report of the same name, which both count as their own.
+  preloaded one GPUSHIM_METRICS_FILE=./one GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=one -- "$apps/leaky_linked"
+  expect_count one.err '^gpushim: GPUSHIM_METRICS_FILE: cannot write .*/one: it is a file of GPUSHIM_OUTPUT; left out$' 1
+  expect_text one '"gpushim-report"'
   preloaded off GPUSHIM_METRICS_FILE=m.prom GPUSHIM_TRACK=off -- "$apps/leaky_linked"
   expect_count off.err '' 1
   expect_text off.err '^gpushim: GPUSHIM_METRICS_FILE=m[.]prom: with GPUSHIM_TRACK=off there is nothing to count; no file is written$'
