@@ -25,8 +25,8 @@ static void resolve(void *self, struct gs_symbol_request *requests, size_t count
  */
 static char *advised(const uintptr_t *frames, unsigned count)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     struct gs_report_config config = test_report_config();
     struct gs_text text = {0};
     static const char head[] = "  1:  leak:", cap[] = " max_bytes=512\n";
@@ -42,8 +42,6 @@ static char *advised(const uintptr_t *frames, unsigned count)
     if (strstr(rule, cap))
         *strstr(rule, cap) = '\0';
     gs_text_free(&text);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
     return rule;
 }
 

@@ -113,8 +113,8 @@ static void name_c10(void *self, struct gs_symbol_request *requests, size_t coun
 /* Returns the report of three leaks: cached, with a part in use, and past the cache. */
 static char *report_of_three(bool parts, bool running)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     struct gs_report_config config = test_report_config();
     struct gs_report_source source = test_source();
     uint32_t cached = TEST_STACK(stacks, AT_CUDART, AT_TORCH, AT_RUN, AT_MAIN);
@@ -134,8 +134,6 @@ static char *report_of_three(bool parts, bool running)
         part(tracker, 0x9200, -512, 0);
     }
     gs_report_write_from(tracker, &config, &source, &text, &summary);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
     return text.data;
 }
 
@@ -185,8 +183,8 @@ Test(parts, while_the_program_runs_the_rest_is_live)
  * stack, and the rest is cached. */
 Test(parts, parts_with_stacks_are_leaks_of_their_own)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     struct gs_report_config config = test_report_config();
     struct gs_report_source source = test_source();
     struct gs_report_summary summary;
@@ -214,8 +212,6 @@ Test(parts, parts_with_stacks_are_leaks_of_their_own)
                        "%s", text.data);
     cr_expect_eq(summary.leaked_bytes, 0x500);
     free(text.data);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 /* ---- held until Python ended --------------------------------------------------------
@@ -226,8 +222,8 @@ Test(parts, parts_with_stacks_are_leaks_of_their_own)
 static char *report_of_kept(unsigned before, unsigned count, bool running,
                             bool caches_leak)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     struct gs_report_config config = test_report_config();
     struct gs_report_source source = test_source();
     uint32_t load = TEST_STACK(stacks, AT_TORCH, AT_LOAD, AT_MAIN);
@@ -251,8 +247,6 @@ static char *report_of_kept(unsigned before, unsigned count, bool running,
     gs_tracker_part_kept(tracker, 0x1e000); /* no part */
     part(tracker, 0x1d000, 256, TEST_STACK(stacks, AT_TORCH, AT_MINE, AT_MAIN));
     gs_report_write_from(tracker, &config, &source, &text, &summary);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
     return text.data;
 }
 
@@ -331,8 +325,8 @@ Test(parts, what_is_held_is_live_while_the_program_runs_and_a_leak_on_request)
  */
 Test(parts, parts_grow_by_their_own_stack)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     struct gs_growth *growth = gs_growth_create();
     uint32_t keeps = TEST_STACK(stacks, AT_TORCH, AT_LOAD, AT_MAIN);
 
@@ -350,8 +344,6 @@ Test(parts, parts_grow_by_their_own_stack)
     cr_expect_eq(last.growing[0].group.count, 5);
     free(last.growing);
     gs_growth_destroy(growth);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 /* A part of memory that the allocator has just taken, `reserved` in all. */
@@ -381,8 +373,8 @@ static void take_block(struct gs_tracker *tracker, uint64_t addr, uint64_t bytes
  */
 Test(parts, a_peak_has_the_parts_that_were_live_then)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     struct gs_report_config config = test_report_config();
     struct gs_report_source source = test_source();
     uint32_t takes = TEST_STACK(stacks, AT_CUDART, AT_TORCH, AT_RUN, AT_MAIN);
@@ -425,8 +417,6 @@ Test(parts, a_peak_has_the_parts_that_were_live_then)
                        "%s", text.data);
     cr_expect_null(strstr(text.data, "#0 run "), "%s", text.data);
     free(text.data);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 /*
@@ -436,8 +426,8 @@ Test(parts, a_peak_has_the_parts_that_were_live_then)
  */
 Test(parts, a_peak_has_what_filled_its_memory_later)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     struct gs_report_config config = test_report_config();
     struct gs_report_source source = test_source();
     uint32_t takes = TEST_STACK(stacks, AT_CUDART, AT_TORCH, AT_RUN, AT_MAIN);
@@ -469,15 +459,13 @@ Test(parts, a_peak_has_what_filled_its_memory_later)
     cr_expect_not_null(strstr(text.data, "#0 load_batch"), "%s", text.data);
     cr_expect_null(strstr(text.data, "loader.c:89"), "%s", text.data);
     free(text.data);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 /* Blocks say little about tensors: a test's limit counts those (seen alone: the blocks'
  * peak, or that of the whole run). */
 Test(parts, a_stretch_has_a_peak_of_parts)
 {
-    struct gs_tracker *tracker = test_slow_tracker();
+    OWNED_TRACKER tracker = test_slow_tracker();
     struct gs_stretch stretch;
     uint64_t live, peak;
 
@@ -497,7 +485,6 @@ Test(parts, a_stretch_has_a_peak_of_parts)
     cr_expect_eq(gs_tracker_stretch_part_peak(tracker, &stretch, 0), 0x900);
     cr_expect_eq(gs_tracker_stretch_part_peak(tracker, &stretch, 1), 0);
     gs_tracker_stretch_end(tracker, &stretch);
-    gs_tracker_destroy(tracker);
 }
 
 /* ---- what Python frees as it ends -------------------------------------------------- */
@@ -513,8 +500,8 @@ static void end_part(struct gs_tracker *tracker, uint64_t addr, int64_t bytes)
  * more part, which stays; 0: none. */
 static char *report_of_freed(unsigned count, unsigned after, bool named, uintptr_t leak)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     struct gs_report_config config = test_report_config();
     struct gs_report_source source = test_source();
     uint32_t load = named ? TEST_STACK(stacks, AT_TORCH, AT_LOAD, AT_MAIN) : 0;
@@ -539,8 +526,6 @@ static char *report_of_freed(unsigned count, unsigned after, bool named, uintptr
         end_part(tracker, 0x10000 + i * 0x200, 512);
     gs_report_write_from(tracker, &config, &source, &text, &summary);
     cr_expect_eq(summary.leaked_bytes, leak ? 1024 : 0);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
     return text.data;
 }
 
@@ -610,8 +595,8 @@ static void name_numba(void *self, struct gs_symbol_request *requests, size_t co
 /* The report of `count` arrays, live or lost with their context. */
 static char *report_of_arrays(unsigned count, bool lost)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     struct gs_report_config config = test_report_config();
     struct gs_report_source source = test_source();
     uint32_t stack = TEST_STACK(stacks, AT_CUDART, AT_TORCH, AT_RUN, AT_MAIN);
@@ -625,8 +610,6 @@ static char *report_of_arrays(unsigned count, bool lost)
     if (lost)
         gs_tracker_lose_context(tracker, 0xc0, ~0u);
     gs_report_write_from(tracker, &config, &source, &text, &summary);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
     return text.data;
 }
 

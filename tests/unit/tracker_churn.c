@@ -256,8 +256,8 @@ static char *hints_of(struct gs_tracker *tracker, bool wanted)
 
 Test(churn, hints_name_the_call_the_line_and_what_to_do)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     struct gs_allocation allocation = test_allocation(0x1000, 512);
 
     allocation.stack = TEST_STACK(stacks, AT_CUDART, AT_LOAD, AT_MAIN);
@@ -272,14 +272,12 @@ Test(churn, hints_name_the_call_the_line_and_what_to_do)
              "25.0 % of the run's, freed within 10 ms (less than 1 us on average), at "
              "most 4 at once: keep as many buffers, of up to 512 B, and reuse them\n");
     cr_expect_str_eq(hints_of(tracker, false), "");
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 Test(churn, hints_in_json_have_the_stack)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     struct gs_report_config config = test_report_config();
     struct gs_allocation allocation = test_allocation(0x1000, 512);
 
@@ -295,14 +293,12 @@ Test(churn, hints_in_json_have_the_stack)
     cr_expect_not_null(strstr(bytes.data, "{\"hint\": \"churn\", \"device\": 0, "), "%s",
                        bytes.data);
     free(bytes.data);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 /* The worst are enough: a program with many is changed one by one. */
 Test(churn, hints_are_five_at_most)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_allocation allocation = test_allocation(0x1000, 512);
     unsigned lines = 0;
 
@@ -315,7 +311,6 @@ Test(churn, hints_are_five_at_most)
     for (char *at = text; (at = strchr(at, '\n')); at++)
         lines++;
     cr_expect_eq(lines, 5);
-    gs_tracker_destroy(tracker);
 }
 
 /* ---- the table ---------------------------------------------------------------------- */
@@ -360,8 +355,8 @@ static char *table_of(struct gs_tracker *tracker, bool wanted)
  * below the clock's steps. */
 Test(churn, table_has_the_mean_the_longest_and_what_is_live)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = some_lifetimes(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = some_lifetimes(stacks);
 
     cr_expect_str_eq(
         table_of(tracker, true),
@@ -374,13 +369,11 @@ Test(churn, table_has_the_mean_the_longest_and_what_is_live)
         "           3   1.50 KiB        2    0.0 %     2.00 s     2.00 s  GPU 0, "
         "cudaMalloc at run app+0x210 < main app.c:12\n");
     cr_expect_str_eq(table_of(tracker, false), "", "GPUSHIM_VERBOSE=2 has it");
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 Test(churn, table_has_twelve_rows_and_files_have_all)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_report_config config = test_report_config();
     struct gs_allocation allocation = test_allocation(0x1000, 512);
     unsigned lines = 0;
@@ -402,13 +395,12 @@ Test(churn, table_has_twelve_rows_and_files_have_all)
         found++;
     cr_expect_eq(found, 20);
     free(bytes.data);
-    gs_tracker_destroy(tracker);
 }
 
 Test(churn, table_in_json_has_the_figures)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = some_lifetimes(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = some_lifetimes(stacks);
     struct gs_report_config config = test_report_config();
 
     config.churn = churn;
@@ -426,6 +418,4 @@ Test(churn, table_in_json_has_the_figures)
     bytes = test_export(tracker, config, GS_EXPORT_json, 0);
     cr_expect_null(strstr(bytes.data, "\"lifetimes\""), "they were not recorded");
     free(bytes.data);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }

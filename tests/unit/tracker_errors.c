@@ -46,7 +46,7 @@ static void expect_site(const struct gs_free_site *a, const struct gs_free_site 
 
 Test(errors, a_double_free_knows_both_sites)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_allocation allocation = test_allocation(0x7f0000001000, 512);
 
     for (int indexed = 0; indexed < 2; indexed++) {
@@ -72,12 +72,11 @@ Test(errors, a_double_free_knows_both_sites)
         expect_site(&error.first_freed, &first_free);
         cr_assert_str_eq(error.thread_name, "", "a thread that is not this one");
     }
-    gs_tracker_destroy(tracker);
 }
 
 Test(errors, an_unknown_address_is_an_invalid_free)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
 
     gs_tracker_error_free(tracker, 0xdead000, 5, &wrong_free);
     struct gs_error error = last_error(tracker, 1);
@@ -88,12 +87,11 @@ Test(errors, an_unknown_address_is_an_invalid_free)
     cr_assert_eq(error.offset, 0);
     gs_tracker_error_free(tracker, 0, -1, NULL);
     cr_assert_eq(last_error(tracker, 2).kind, GS_ERROR_INVALID_FREE);
-    gs_tracker_destroy(tracker);
 }
 
 Test(errors, an_interior_address_names_its_allocation)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_allocation allocation = test_allocation(0x7f0000001000, 512);
     struct gs_error error;
 
@@ -113,12 +111,11 @@ Test(errors, an_interior_address_names_its_allocation)
     cr_assert_not(error.has_allocation);
     gs_tracker_error_free(tracker, 0x7f0000001000 - 1, 0, wrong_free_at(4));
     cr_assert_not(last_error(tracker, 4).has_allocation);
-    gs_tracker_destroy(tracker);
 }
 
 Test(errors, a_live_address_was_freed_by_the_wrong_call)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_allocation allocation = test_allocation(0x7f0000001000, 512);
 
     allocation.kind = GS_MEMORY_PINNED;
@@ -127,12 +124,11 @@ Test(errors, a_live_address_was_freed_by_the_wrong_call)
     struct gs_error error = last_error(tracker, 1);
     cr_assert_eq(error.kind, GS_ERROR_MISMATCHED_FREE);
     cr_assert_eq(error.allocation.kind, GS_MEMORY_PINNED);
-    gs_tracker_destroy(tracker);
 }
 
 Test(errors, a_new_allocation_clears_the_history)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_allocation allocation = test_allocation(0x7f0000001000, 512);
 
     uint32_t id = test_add(tracker, &allocation, true);
@@ -144,12 +140,11 @@ Test(errors, a_new_allocation_clears_the_history)
     cr_assert_neq(error.kind, GS_ERROR_DOUBLE_FREE);
     cr_assert_eq(error.allocation.bytes, 1024);
     cr_assert_not(error.has_first_free);
-    gs_tracker_destroy(tracker);
 }
 
 Test(errors, a_restored_allocation_is_not_in_the_history)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_allocation allocation = test_allocation(0x7f0000001000, 512);
 
     test_add(tracker, &allocation, false);
@@ -159,12 +154,11 @@ Test(errors, a_restored_allocation_is_not_in_the_history)
     cr_assert_eq(gs_tracker_restore(tracker, &allocation), GS_OK);
     gs_tracker_error_free(tracker, allocation.addr, 0, &wrong_free);
     cr_assert_eq(last_error(tracker, 1).kind, GS_ERROR_MISMATCHED_FREE);
-    gs_tracker_destroy(tracker);
 }
 
 Test(errors, the_history_remembers_the_last_free_of_an_address)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_allocation allocation = test_allocation(0x7f0000001000, 512);
     struct gs_free_site site = first_free;
 
@@ -177,12 +171,11 @@ Test(errors, the_history_remembers_the_last_free_of_an_address)
     struct gs_error error = last_error(tracker, 1);
     cr_assert_eq(error.allocation.bytes, 102);
     cr_assert_eq(error.first_freed.thread, 502);
-    gs_tracker_destroy(tracker);
 }
 
 Test(errors, a_full_history_forgets_but_never_confuses)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     unsigned remembered = 0;
     struct gs_former former;
 
@@ -198,7 +191,6 @@ Test(errors, a_full_history_forgets_but_never_confuses)
         cr_assert_eq(former.allocation.bytes, i);
     }
     cr_assert(remembered > 4096 / 2 && remembered <= 4096, "%u remembered", remembered);
-    gs_tracker_destroy(tracker);
 }
 
 Test(errors, without_a_history_a_double_free_is_invalid)
@@ -216,7 +208,7 @@ Test(errors, without_a_history_a_double_free_is_invalid)
 
 Test(errors, only_the_first_are_kept_in_full)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_error errors[GS_ERRORS_KEPT];
     struct gs_free_site site = wrong_free;
 
@@ -228,13 +220,12 @@ Test(errors, only_the_first_are_kept_in_full)
     cr_assert_eq(gs_errors_copy(tracker, errors), GS_ERRORS_KEPT);
     for (uint64_t i = 0; i < GS_ERRORS_KEPT; i++)
         cr_assert_eq(errors[i].addr, 0x1000 + i);
-    gs_tracker_destroy(tracker);
 }
 
 /* A loop that frees wrongly is one error, and not one of each kind that follows. */
 Test(errors, frees_of_one_place_are_one_error)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_allocation allocation = test_allocation(0x7f0000001000, 512);
 
     for (uint64_t i = 0; i < 50; i++)
@@ -257,18 +248,16 @@ Test(errors, frees_of_one_place_are_one_error)
     error = last_error(tracker, 4);
     cr_assert_eq(error.freed.stack, 44);
     cr_assert_eq(error.repeats, 0);
-    gs_tracker_destroy(tracker);
 }
 
 /* Without stacks a place is an address. */
 Test(errors, frees_without_a_stack_are_told_apart_by_address)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
 
     for (uint64_t i = 0; i < 30; i++)
         gs_tracker_error_free(tracker, 0x1000 + i % 3, 0, wrong_free_at(0));
     cr_assert_eq(last_error(tracker, 3).repeats, 9);
-    gs_tracker_destroy(tracker);
 }
 
 static int in_data = 1;
@@ -281,7 +270,7 @@ static int in_data = 1;
 
 Test(errors, an_address_of_the_hosts_is_told_by_its_mapping)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     void *volatile in_heap = malloc(64);
     int in_stack;
     const struct {
@@ -298,12 +287,11 @@ Test(errors, an_address_of_the_hosts_is_told_by_its_mapping)
         cr_expect_eq(last_error(tracker, i + 1).host, all[i].place, "%u", i);
     }
     free(in_heap);
-    gs_tracker_destroy(tracker);
 }
 
 Test(errors, the_callers_own_thread_has_a_name)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_free_site site = {.thread = (uint32_t)syscall(SYS_gettid)};
 
     cr_assert_eq(prctl(PR_SET_NAME, "loader"), 0);
@@ -311,5 +299,4 @@ Test(errors, the_callers_own_thread_has_a_name)
     struct gs_error error = last_error(tracker, 1);
     cr_assert_str_eq(error.thread_name, "loader");
     cr_assert_leq(error.freed.time_ns, gs_tracker_now(tracker));
-    gs_tracker_destroy(tracker);
 }

@@ -37,8 +37,8 @@ static void expect(struct test_bytes bytes, const char *expected)
 
 Test(export_csv, sums_of_a_call_site_are_in_one_row)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tally_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tally_tracker(stacks);
     uint32_t torch =
         TEST_STACK(stacks, AT_SHIM, AT_CUDART, AT_TORCH, AT_RUN, AT_MAIN, AT_LIBC);
     uint32_t load = TEST_STACK(stacks, AT_LOAD, AT_MAIN);
@@ -57,8 +57,6 @@ Test(export_csv, sums_of_a_call_site_are_in_one_row)
                     "0,device,app,cuMemAlloc,load_batch,loader.c,88,main;load_batch,"
                     "70,1,70,1,570,2,570,2,/opt/app/app,/src/app.c:12;loader.c:88,\n"
                     "0,device,,cuMemAlloc,,,,[no call stack],8,1,8,1,0,0,8,1,,,\n");
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 /* AT_RUN and AT_RUN + 8: `run` of two files. */
@@ -81,8 +79,8 @@ static void two_files(void *self, struct gs_symbol_request *requests, size_t cou
 /* Equal functions, and the innermost ones at one line: only the callers' files differ. */
 Test(export_csv, callers_of_two_files_are_two_rows)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     struct gs_report_source source = test_source();
 
     source.resolve = two_files;
@@ -95,13 +93,11 @@ Test(export_csv, callers_of_two_files_are_two_rows)
     cr_expect(strstr(bytes.data, ",alloc,/src/alloc.c,2,main;run;alloc,2,1,"));
     cr_expect(strstr(bytes.data, ";/src/b/utils.cpp:2;/src/alloc.c:2,\n"));
     free(bytes.data);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 Test(export_csv, a_program_that_runs_has_leaked_what_is_lost)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_report_config config = test_report_config();
     struct gs_allocation pinned = test_allocation(0x1000, 30);
     struct gs_allocation lost = test_allocation(0x2000, 5);
@@ -118,7 +114,6 @@ Test(export_csv, a_program_that_runs_has_leaked_what_is_lost)
     cr_expect(strstr(bytes.data, "\n1,device,,cuMemAlloc,,,,[no call stack],0,0,5,1,"));
     cr_expect(strstr(bytes.data, ",,,\n"), "totals without a tally");
     free(bytes.data);
-    gs_tracker_destroy(tracker);
 }
 
 static void awkward_names(void *self, struct gs_symbol_request *requests, size_t count)
@@ -132,8 +127,8 @@ static void awkward_names(void *self, struct gs_symbol_request *requests, size_t
 
 Test(export_csv, a_name_ends_neither_field_nor_line)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     struct gs_report_source source = test_source();
 
     source.resolve = awkward_names;
@@ -144,8 +139,6 @@ Test(export_csv, a_name_ends_neither_field_nor_line)
                                  "\"f<a, \"\"b\"\">?\xef\xbf\xbd\",1,1,"),
               "%s", bytes.data);
     free(bytes.data);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 #define HEAD(name, type, help) "# TYPE " name " " type "\n# HELP " name " " help "\n"
@@ -155,8 +148,8 @@ Test(export_csv, a_name_ends_neither_field_nor_line)
 
 Test(export_openmetrics, a_leak_a_pool_and_its_owner)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     struct gs_report_config config = test_report_config();
     struct gs_report_device device = {.pooled = true, .pool_allocs = 1000};
     uint32_t id;
@@ -238,13 +231,11 @@ Test(export_openmetrics, a_leak_a_pool_and_its_owner)
                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                         "Live allocations by the same files.") "gpushim_owner_live_allocations" WHO
                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                "device=\"0\",kind=\"device\",owner=\"app\",path=\"/opt/app/app\"} 1\n"
                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                "# EOF\n");
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 Test(export_openmetrics, kinds_are_told_apart_and_names_escaped)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_report_config config = test_report_config();
     struct gs_report_source source = test_source();
     struct gs_export_job job = test_job();
@@ -273,12 +264,11 @@ Test(export_openmetrics, kinds_are_told_apart_and_names_escaped)
         strstr(bytes.data, "gpushim_process_running{host=\"n07\",pid=\"41233\"} 1\n"));
     cr_expect_null(strstr(bytes.data, "gpushim_leaked_bytes"));
     free(bytes.data);
-    gs_tracker_destroy(tracker);
 }
 
 Test(export_openmetrics, a_full_disk_is_an_error)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
 
     for (size_t limit = 1; limit < 100; limit += 49) {
         struct test_bytes bytes =
@@ -289,5 +279,4 @@ Test(export_openmetrics, a_full_disk_is_an_error)
         cr_expect_eq(bytes.status, GS_ERR_IO);
         free(bytes.data);
     }
-    gs_tracker_destroy(tracker);
 }

@@ -38,7 +38,7 @@ static size_t occurrences(const char *text, const char *word)
 
 Test(export_json, a_run_without_anything)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct test_bytes bytes =
         test_export(tracker, test_report_config(), GS_EXPORT_json, 0);
 
@@ -119,13 +119,12 @@ Test(export_json, a_run_without_anything)
         "  }\n"
         "}\n");
     free(bytes.data);
-    gs_tracker_destroy(tracker);
 }
 
 Test(export_json, a_leak_a_pool_and_its_code)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     struct gs_report_config config = test_report_config();
     struct gs_report_device device = {
         .name = "A \"B\"", .pooled = true, .pool_allocs = 1000, .pool_hits = 972};
@@ -189,16 +188,14 @@ Test(export_json, a_leak_a_pool_and_its_code)
                 "\"device\", \"bytes\": 8192, \"count\": 2, \"path\": "
                 "\"/opt/app/app\"},");
     free(bytes.data);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 /* What the report says beside the tracker's own: of which moment the pool's figures are,
  * what no call accounts for, how full the device was, which place grows. */
 Test(export_json, what_is_known_from_elsewhere)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     struct gs_report_config config = test_report_config();
     struct gs_report_device device = {.name = "A",
                                       .pooled = true,
@@ -241,14 +238,12 @@ Test(export_json, what_is_known_from_elsewhere)
         strstr(bytes.data, "\"device\": null, \"memory\": \"registered_host\","));
     free(bytes.data);
     gs_growth_destroy(config.growth);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 Test(export_json, an_error_with_both_ends)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     uint32_t load = TEST_STACK(stacks, AT_LOAD, AT_MAIN);
     struct gs_allocation allocation = test_allocation(0x7000, 64);
     struct gs_free_site first = {
@@ -283,8 +278,6 @@ Test(export_json, an_error_with_both_ends)
                                           "\"0xdead0000\""));
     cr_expect_not_null(strstr(bytes.data, "\"errors\": 2,"));
     free(bytes.data);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 /* Names as hostile as file systems and symbol tables allow. */
@@ -314,8 +307,8 @@ static void hostile_resolve(void *self, struct gs_symbol_request *requests, size
 
 Test(export_json, hostile_names)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     struct gs_report_config config = test_report_config();
     struct gs_report_source source = {
         .now_ns = SECONDS(1), .module = hostile_module, .resolve = hostile_resolve};
@@ -335,15 +328,13 @@ Test(export_json, hostile_names)
                 "\"function\": \"operator\\\"\\\" _x<';', \\\"\xef\xbf\xbd(\\\">\", "
                 "\"linkage\": null, \"file\": \"a\\tb\\u0001.c\", \"line\": 1}");
     free(bytes.data);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 Test(export_json, thousands_of_places_are_all_there)
 {
     enum { PLACES = 3000 };
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     char text[64];
 
     for (uintptr_t i = 0; i < PLACES; i++)
@@ -359,29 +350,25 @@ Test(export_json, thousands_of_places_are_all_there)
         cr_expect_not_null(strstr(bytes.data, text), "%s", text);
     }
     free(bytes.data);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 Test(export_json, the_largest_numbers)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
 
     test_leak(tracker, UINT64_MAX - 4095, GS_TRACKED_BYTES_MAX, SECONDS(1), 0);
     struct test_bytes bytes =
         test_export(tracker, test_report_config(), GS_EXPORT_json, 0);
     expect_line(&bytes, "\"leaked_bytes\"", "\"leaked_bytes\": 281474976710655,");
     free(bytes.data);
-    gs_tracker_destroy(tracker);
 }
 
 Test(export_json, a_full_disk_is_told)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct test_bytes bytes =
         test_export(tracker, test_report_config(), GS_EXPORT_json, 10);
 
     cr_assert_eq(bytes.status, GS_ERR_IO);
     free(bytes.data);
-    gs_tracker_destroy(tracker);
 }

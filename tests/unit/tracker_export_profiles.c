@@ -13,8 +13,8 @@
 
 Test(export_collapsed, one_line_a_place)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     struct gs_report_config config = test_report_config();
     struct gs_allocation pinned = test_allocation(0x9000, 50);
     struct gs_allocation managed = test_allocation(0xa000, 40);
@@ -40,8 +40,6 @@ Test(export_collapsed, one_line_a_place)
                                  "pinned host memory;[no call stack] 50\n"
                                  "managed memory, GPU 1;[no call stack] 40\n");
     free(bytes.data);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 static void count_wanted(void *self, struct gs_symbol_request *requests, size_t count)
@@ -87,8 +85,8 @@ static void awkward_names(void *self, struct gs_symbol_request *requests, size_t
 
 Test(export_collapsed, a_name_ends_neither_frame_nor_line)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     struct gs_report_source source = test_source();
 
     source.resolve = awkward_names;
@@ -97,26 +95,23 @@ Test(export_collapsed, a_name_ends_neither_frame_nor_line)
                                                test_job(), GS_EXPORT_collapsed, 0);
     cr_expect_str_eq(bytes.data, "GPU 0;f(char = ':')?\xef\xbf\xbd 2 1\n");
     free(bytes.data);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 Test(export_collapsed, a_clean_run_is_an_empty_file)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct test_bytes bytes =
         test_export(tracker, test_report_config(), GS_EXPORT_collapsed, 0);
 
     cr_assert_eq(bytes.status, GS_OK);
     cr_assert_eq(bytes.length, 0);
-    gs_tracker_destroy(tracker);
 }
 
 /* What is freed is in the peak's file and in that of all allocations. */
 Test(export_collapsed, the_peak_and_all_that_was_allocated)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tally_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tally_tracker(stacks);
     struct gs_allocation allocation = test_allocation(0x1000, 4000);
     static const struct {
         enum gs_export_row row;
@@ -151,8 +146,6 @@ Test(export_collapsed, the_peak_and_all_that_was_allocated)
         cr_expect_str_eq(bytes.data, files[i].lines);
         free(bytes.data);
     }
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 /* --- samples --------------------------------------------------------------------------
@@ -209,7 +202,7 @@ static void *tally_many(void *tracker)
 
 Test(export_samples, threads_tally_at_once)
 {
-    struct gs_tracker *tracker = test_tally_tracker(NULL);
+    OWNED_TRACKER tracker = test_tally_tracker(NULL);
     struct gs_samples samples = {0};
     pthread_t threads[TALLY_THREADS];
 
@@ -224,17 +217,15 @@ Test(export_samples, threads_tally_at_once)
             cr_assert_eq(samples.slots[i].alloc_count, TALLY_THREADS * TALLY_EACH / 100);
     }
     gs_samples_free(&samples);
-    gs_tracker_destroy(tracker);
 }
 
 Test(export_samples, a_tracker_without_a_tally_ignores_it)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_allocation allocation = test_allocation(0x1000, 10);
 
     gs_tracker_tally(tracker, &allocation);
     cr_assert_null(tracker->tally);
-    gs_tracker_destroy(tracker);
 }
 
 /* What the snapshot of a job says; the test's own. */
@@ -253,7 +244,7 @@ static void keep_samples(void *self, const struct gs_export *export,
 
 Test(export_samples, what_is_freed_stays_allocated)
 {
-    struct gs_tracker *tracker = test_tally_tracker(NULL);
+    OWNED_TRACKER tracker = test_tally_tracker(NULL);
     struct gs_report_config config = test_report_config();
     struct gs_report_source source = test_source();
     struct gs_export_job job = test_job();
@@ -283,7 +274,6 @@ Test(export_samples, what_is_freed_stays_allocated)
     cr_expect_eq(samples_seen[1].live_bytes, 64);
     cr_expect_null(strstr(text.data, "files written"), "no file was");
     gs_text_free(&text);
-    gs_tracker_destroy(tracker);
 }
 
 /* --- speed ----------------------------------------------------------------------------
@@ -309,8 +299,8 @@ static void write_formats(void *self, const struct gs_export *export,
 Test(export, a_hundred_thousand_live_allocations_take_less_than_a_second)
 {
     enum { COUNT = 100000, PLACES = 5000 };
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tally_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tally_tracker(stacks);
     struct gs_symbolizer_config symbols = {.lines = false};
     struct gs_report_config config = test_report_config();
     struct gs_export_job job = test_job();
@@ -355,6 +345,4 @@ Test(export, a_hundred_thousand_live_allocations_take_less_than_a_second)
     }
     gs_text_free(&text);
     gs_symbolizer_destroy(config.symbolizer);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }

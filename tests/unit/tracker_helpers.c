@@ -52,6 +52,16 @@ struct gs_stacks *test_stacks(void)
     return stacks;
 }
 
+void test_tracker_end(struct gs_tracker **tracker)
+{
+    gs_tracker_destroy(*tracker);
+}
+
+void test_stacks_end(struct gs_stacks **stacks)
+{
+    gs_stacks_destroy(*stacks);
+}
+
 struct gs_allocation test_allocation(uint64_t addr, uint64_t bytes)
 {
     return (struct gs_allocation){.addr = addr,

@@ -26,6 +26,12 @@ struct gs_stacks *test_stacks(void);
 struct gs_tracker *test_slow_tracker(void);
 extern uint64_t test_now_ns;
 
+/* A tracker, or stacks, that end with the scope of the variable. */
+#define OWNED_TRACKER __attribute__((cleanup(test_tracker_end))) struct gs_tracker *
+#define OWNED_STACKS  __attribute__((cleanup(test_stacks_end))) struct gs_stacks *
+void test_tracker_end(struct gs_tracker **tracker);
+void test_stacks_end(struct gs_stacks **stacks);
+
 /* A device allocation made by thread 100 with API_MEM_ALLOC at time 1 s. */
 struct gs_allocation test_allocation(uint64_t addr, uint64_t bytes);
 /* Record it; returns its id. */

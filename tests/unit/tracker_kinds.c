@@ -59,7 +59,7 @@ Test(kinds, handles_are_no_addresses)
 {
     static const enum gs_key_space spaces[] = {GS_KEY_ADDRESS, GS_KEY_ALLOCATION,
                                                GS_KEY_ARRAY, GS_KEY_EXTERNAL};
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_allocation found;
 
     for (unsigned i = 0; i < 4; i++) {
@@ -74,7 +74,6 @@ Test(kinds, handles_are_no_addresses)
                      GS_OK);
         cr_expect_eq(found.bytes, 100 + i);
     }
-    gs_tracker_destroy(tracker);
 }
 
 static struct gs_error error_of(struct gs_tracker *tracker, uint64_t addr)
@@ -89,7 +88,7 @@ static struct gs_error error_of(struct gs_tracker *tracker, uint64_t addr)
 
 Test(kinds, nothing_lies_within_a_handle)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_error error;
 
     add_kind(tracker, gs_key(GS_KEY_ARRAY, 0x10000), GS_MIB, GS_MEMORY_ARRAY);
@@ -102,12 +101,11 @@ Test(kinds, nothing_lies_within_a_handle)
     error = error_of(tracker, gs_key(GS_KEY_ARRAY, 0x10000));
     cr_expect_eq(error.kind, GS_ERROR_DOUBLE_FREE, "it was given up, and is held");
     cr_expect(error.has_allocation);
-    gs_tracker_destroy(tracker);
 }
 
 Test(kinds, a_record_grows)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_allocation allocation = of_kind(0x1000, 0, GS_MEMORY_IMPORTED), found;
     uint32_t id = test_add(tracker, &allocation, true);
 
@@ -123,7 +121,6 @@ Test(kinds, a_record_grows)
     gs_tracker_grow(tracker, 0, 1);
     gs_tracker_grow(NULL, id, 1);
     cr_expect_eq(test_totals(tracker, GS_TOTALS_IMPORTED).live_bytes, 0);
-    gs_tracker_destroy(tracker);
 }
 
 static char *report_of(struct gs_tracker *tracker, struct gs_report_summary *summary)
@@ -139,7 +136,7 @@ static char *report_of(struct gs_tracker *tracker, struct gs_report_summary *sum
 
 Test(kinds, views_leak_without_bytes_and_registered_memory_does_not)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_report_summary summary;
 
     add_kind(tracker, 0x1000, GS_MIB, GS_MEMORY_REGISTERED);
@@ -171,12 +168,11 @@ Test(kinds, views_leak_without_bytes_and_registered_memory_does_not)
         "largest: 4.00 MiB leaked (no call stack was recorded)\n"
         "SUMMARY: gpushim: 0 errors, 4.00 MiB leaked in 2 allocations, 2 call sites\n");
     free(text);
-    gs_tracker_destroy(tracker);
 }
 
 Test(kinds, registered_memory_that_ends_with_its_context_is_not_told)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_allocation allocation = of_kind(0x1000, GS_MIB, GS_MEMORY_REGISTERED);
     struct gs_report_summary summary;
 
@@ -189,12 +185,11 @@ Test(kinds, registered_memory_that_ends_with_its_context_is_not_told)
                            "SUMMARY: gpushim: 0 errors, 0 B leaked in 0 allocations, 0 "
                            "call sites\n");
     free(text);
-    gs_tracker_destroy(tracker);
 }
 
 Test(kinds, views_lost_with_their_context_have_no_bytes_either)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_allocation allocation = of_kind(0x1000, GS_MIB, GS_MEMORY_MAPPED);
     struct gs_report_summary summary;
 
@@ -206,5 +201,4 @@ Test(kinds, views_lost_with_their_context_have_no_bytes_either)
     cr_expect_eq(summary.leaked_count, 1);
     cr_expect_null(strstr(text, "not grouped"));
     free(text);
-    gs_tracker_destroy(tracker);
 }

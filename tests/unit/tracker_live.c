@@ -40,7 +40,7 @@ static const struct gs_allocation every_field = {.addr = UINT64_C(0xfedcba987654
 
 Test(tracker, keeps_every_field)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_allocation found;
 
     for (int indexed = 0; indexed < 2; indexed++) {
@@ -59,7 +59,6 @@ Test(tracker, keeps_every_field)
         cr_assert_eq(gs_tracker_find(tracker, every_field.addr, &found),
                      GS_ERR_NOT_FOUND);
     }
-    gs_tracker_destroy(tracker);
 }
 
 /* A clock that says what it is told. */
@@ -116,7 +115,7 @@ Test(tracker, keeps_what_a_block_is_told_by_parts)
 /* What cannot be recorded is counted, and leaves nothing behind. */
 Test(tracker, refuses_a_block_of_more_bytes_than_there_are)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_tracked_how how = {
         .device = 0, .api = API_MEM_ALLOC, .kind = GS_MEMORY_DEVICE};
     struct gs_allocation found;
@@ -127,7 +126,6 @@ Test(tracker, refuses_a_block_of_more_bytes_than_there_are)
     cr_expect_eq(gs_tracker_find(tracker, 4096, &found), GS_ERR_NOT_FOUND);
     cr_expect_eq(test_totals(tracker, 0).live_bytes, 0);
     cr_expect_eq(test_totals(tracker, 0).allocs, 1);
-    gs_tracker_destroy(tracker);
 }
 
 Test(tracker, refuses_bad_configurations)
@@ -148,7 +146,7 @@ Test(tracker, refuses_bad_configurations)
 
 Test(tracker, refuses_bad_allocations)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_allocation allocation = test_allocation(0x1000, 512);
     uint32_t id = 77;
 
@@ -165,12 +163,11 @@ Test(tracker, refuses_bad_allocations)
     cr_assert_eq(id, 77, "written on failure");
     cr_assert_eq(gs_tracker_restore(tracker, NULL), GS_ERR_INVALID);
     cr_assert_eq(test_totals(tracker, 0).allocs, 0);
-    gs_tracker_destroy(tracker);
 }
 
 Test(tracker, ignores_null_and_unknown_ids)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_allocation allocation = test_allocation(0x1000, 512);
     uint32_t id = test_add(tracker, &allocation, true);
 
@@ -189,12 +186,11 @@ Test(tracker, ignores_null_and_unknown_ids)
     cr_assert_eq(gs_tracker_find(tracker, 0x1000, NULL), GS_ERR_INVALID);
     cr_assert_eq(test_totals(tracker, 0).live_count, 1);
     cr_assert_eq(test_totals(tracker, 0).frees, 0);
-    gs_tracker_destroy(tracker);
 }
 
 Test(tracker, an_id_removed_twice_is_removed_once)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_allocation allocation = test_allocation(0x1000, 512);
     uint32_t id = test_add(tracker, &allocation, true);
 
@@ -204,12 +200,11 @@ Test(tracker, an_id_removed_twice_is_removed_once)
     uint32_t first = test_add(tracker, &allocation, true);
     uint32_t second = test_add(tracker, &allocation, true);
     cr_assert_neq(first, second, "an id was handed out twice");
-    gs_tracker_destroy(tracker);
 }
 
 Test(tracker, an_address_record_is_not_removed_by_id)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_allocation allocation = test_allocation(0x1000, 512);
     uint32_t id = test_add(tracker, &allocation, false);
 
@@ -218,24 +213,22 @@ Test(tracker, an_address_record_is_not_removed_by_id)
     cr_assert_eq(gs_tracker_remove_address(tracker, 0x1000, NULL, NULL), GS_OK);
     cr_assert_eq(gs_tracker_remove_address(tracker, 0x1000, NULL, NULL),
                  GS_ERR_NOT_FOUND);
-    gs_tracker_destroy(tracker);
 }
 
 Test(tracker, an_indexed_record_is_not_removed_by_address)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_allocation allocation = test_allocation(0x1000, 512);
 
     test_add(tracker, &allocation, true);
     cr_assert_eq(gs_tracker_remove_address(tracker, 0x1000, NULL, NULL),
                  GS_ERR_NOT_FOUND);
     cr_assert_eq(test_totals(tracker, 0).live_count, 1);
-    gs_tracker_destroy(tracker);
 }
 
 Test(tracker, a_second_record_of_an_address_replaces_the_first)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_allocation allocation = test_allocation(0x1000, 512);
     struct gs_allocation found;
 
@@ -248,12 +241,11 @@ Test(tracker, a_second_record_of_an_address_replaces_the_first)
     cr_assert_eq(test_totals(tracker, 0).frees, 1);
     cr_assert_eq(gs_tracker_remove_address(tracker, 0x1000, NULL, &found), GS_OK);
     cr_assert_eq(found.bytes, 1024);
-    gs_tracker_destroy(tracker);
 }
 
 Test(tracker, restore_undoes_a_removal)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_allocation allocation = test_allocation(0x1000, 512);
     struct gs_allocation taken;
 
@@ -265,12 +257,11 @@ Test(tracker, restore_undoes_a_removal)
     cr_assert_eq(memcmp(&before, &after, sizeof before), 0);
     cr_assert_eq(gs_tracker_find(tracker, 0x1000, &taken), GS_OK);
     expect_same(&taken, &allocation);
-    gs_tracker_destroy(tracker);
 }
 
 Test(tracker, ids_are_dense_and_reused)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     uint32_t ids[1000];
 
     for (int round = 0; round < 3; round++) {
@@ -284,13 +275,12 @@ Test(tracker, ids_are_dense_and_reused)
         for (unsigned i = 0; i < 1000; i++)
             gs_tracker_remove(tracker, ids[i], NULL);
     }
-    gs_tracker_destroy(tracker);
 }
 
 Test(tracker, a_million_live_records_keep_apart)
 {
     enum { COUNT = 1000000 };
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_allocation found;
 
     for (uint64_t i = 0; i < COUNT; i++) {
@@ -314,7 +304,6 @@ Test(tracker, a_million_live_records_keep_apart)
         }
     }
     cr_assert_eq(test_totals(tracker, 0).live_count, COUNT - (COUNT + 2) / 3);
-    gs_tracker_destroy(tracker);
 }
 
 /* Resident bytes of this process. */
@@ -333,7 +322,7 @@ static long resident_bytes(void)
 Test(tracker, a_live_record_costs_at_most_48_bytes)
 {
     enum { COUNT = 500000 };
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     long before = resident_bytes();
 
     for (uint64_t i = 0; i < COUNT; i++) {
@@ -344,14 +333,13 @@ Test(tracker, a_live_record_costs_at_most_48_bytes)
     cr_log_info("%.1f bytes a record", each);
     cr_assert_leq(each, 48.0);
     cr_assert_geq(each, 32.0, "the measurement is not one: %.1f", each);
-    gs_tracker_destroy(tracker);
 }
 #endif
 
 Test(tracker, ten_million_pairs_leave_memory_flat)
 {
     enum { WINDOW = 1024, PAIRS = 10000000, SETTLED = 1000000 };
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     uint32_t ids[WINDOW] = {0};
     long settled = 0;
 
@@ -372,12 +360,11 @@ Test(tracker, ten_million_pairs_leave_memory_flat)
     }
     cr_assert_leq(resident_bytes() - settled, 256 * 1024);
     cr_assert_leq(test_totals(tracker, 0).live_count, WINDOW + 512);
-    gs_tracker_destroy(tracker);
 }
 
 Test(tracker, time_is_monotonic_and_starts_at_zero)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_allocation allocation = test_allocation(0x1000, 512);
     uint64_t first = gs_tracker_now(tracker);
 
@@ -392,5 +379,4 @@ Test(tracker, time_is_monotonic_and_starts_at_zero)
     cr_assert_eq(gs_tracker_find(tracker, 0x1000, &allocation), GS_OK);
     cr_assert_geq(allocation.time_ns, second - second % GS_TIME_UNIT_NS);
     cr_assert_lt(allocation.time_ns, second + SECONDS(120));
-    gs_tracker_destroy(tracker);
 }

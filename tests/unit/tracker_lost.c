@@ -21,7 +21,7 @@ static uint32_t add_in(struct gs_tracker *tracker, uint64_t context, uint64_t ad
 
 Test(lost, only_the_context_and_its_kinds)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_allocation found;
 
     add_in(tracker, 1, 0x1000, GS_MEMORY_DEVICE, true);
@@ -44,12 +44,11 @@ Test(lost, only_the_context_and_its_kinds)
     cr_assert_eq(totals.frees, 0);
     cr_assert_eq(test_totals(tracker, -1).lost_count, 1);
     cr_assert_eq(test_totals(tracker, -1).live_count, 0);
-    gs_tracker_destroy(tracker);
 }
 
 Test(lost, an_unknown_context_loses_nothing)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
 
     gs_tracker_lose_context(tracker, 9, ALL_KINDS);
     add_in(tracker, 1, 0x1000, GS_MEMORY_DEVICE, true);
@@ -57,12 +56,11 @@ Test(lost, an_unknown_context_loses_nothing)
     gs_tracker_lose_context(tracker, 1, 0);
     cr_assert_eq(test_totals(tracker, 0).live_count, 1);
     cr_assert_eq(test_totals(tracker, 0).lost_count, 0);
-    gs_tracker_destroy(tracker);
 }
 
 Test(lost, a_late_remove_by_id_hits_nobody)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     uint32_t late = add_in(tracker, 1, 0x1000, GS_MEMORY_DEVICE, true);
 
     gs_tracker_lose_context(tracker, 1, ALL_KINDS);
@@ -73,12 +71,11 @@ Test(lost, a_late_remove_by_id_hits_nobody)
     cr_assert_eq(test_totals(tracker, 0).live_count, 1000);
     cr_assert_eq(test_totals(tracker, 0).frees, 0);
     cr_assert_eq(test_totals(tracker, 0).lost_count, 1);
-    gs_tracker_destroy(tracker);
 }
 
 Test(lost, groups_add_up)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_allocation allocation = test_allocation(0x1000, 100);
 
     allocation.stack = 5;
@@ -96,12 +93,11 @@ Test(lost, groups_add_up)
     cr_assert_eq(group->count, 10);
     cr_assert_eq(group->oldest_ns, SECONDS(11));
     cr_assert_eq(group->newest_ns, SECONDS(20));
-    gs_tracker_destroy(tracker);
 }
 
 Test(lost, a_free_afterwards_is_explained)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_error errors[GS_ERRORS_KEPT];
 
     add_in(tracker, 1, 0x7f0000001000, GS_MEMORY_DEVICE, true);
@@ -111,12 +107,11 @@ Test(lost, a_free_afterwards_is_explained)
     cr_assert_eq(errors[0].kind, GS_ERROR_INVALID_FREE);
     cr_assert(errors[0].context_lost);
     cr_assert_eq(errors[0].allocation.bytes, 512);
-    gs_tracker_destroy(tracker);
 }
 
 Test(lost, resets_in_a_loop_need_no_more_records)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     uint32_t highest = 0;
 
     for (uint64_t context = 1; context <= 1000; context++) {
@@ -131,5 +126,4 @@ Test(lost, resets_in_a_loop_need_no_more_records)
     cr_assert_eq(tracker->lost.count, 1);
     cr_assert_eq(test_totals(tracker, 0).lost_count, 100000);
     cr_assert_eq(test_totals(tracker, 0).live_count, 0);
-    gs_tracker_destroy(tracker);
 }

@@ -14,7 +14,7 @@ static const struct gs_free_site site = {
 
 Test(not_idle, is_one_error_a_place_with_its_longest_wait)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_free_site other = site;
     struct gs_error errors[GS_ERRORS_KEPT];
 
@@ -31,13 +31,12 @@ Test(not_idle, is_one_error_a_place_with_its_longest_wait)
     cr_expect_eq(errors[1].repeats, 0);
     cr_expect_eq(errors[1].waited_ns, 500);
     gs_tracker_error_not_idle(NULL, 0, 0x55, 1000, &site);
-    gs_tracker_destroy(tracker);
 }
 
 /* A place that frees wrongly, too: neither is counted with the other. */
 Test(not_idle, is_no_wrong_free)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_error errors[GS_ERRORS_KEPT];
 
     gs_tracker_error_not_idle(tracker, 0, 0x55, 1000, &site);
@@ -48,7 +47,6 @@ Test(not_idle, is_no_wrong_free)
     cr_expect_eq(errors[0].repeats, 1);
     cr_expect_eq(errors[1].kind, GS_ERROR_INVALID_FREE);
     cr_expect_eq(errors[1].repeats, 99);
-    gs_tracker_destroy(tracker);
 }
 
 /* The report of a run with those errors, from the first of its lines that begins so. */
@@ -71,7 +69,7 @@ static char *report_from(struct gs_tracker *tracker, const struct gs_report_proo
 
 Test(not_idle, is_reported_by_what_showed_it)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_free_site bare = {
         .time_ns = SECONDS(3), .thread = 300, .api = API_MEM_FREE};
     uint64_t errors;
@@ -91,19 +89,17 @@ Test(not_idle, is_reported_by_what_showed_it)
                        "%s", text);
     cr_expect_null(strstr(text, "Idle check:"), "%s", text);
     free(text);
-    gs_tracker_destroy(tracker);
 }
 
 /* One line, also of a clean run; the look-ups where something was found. */
 static void expect_proof(const struct gs_report_proof *proof, const char *expected)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     char *text = report_from(tracker, proof, "Idle check:", NULL);
 
     *strstr(text, "SUMMARY") = '\0';
     cr_expect_str_eq(text, expected);
     free(text);
-    gs_tracker_destroy(tracker);
 }
 
 Test(not_idle, proof_has_one_line)

@@ -62,19 +62,18 @@ static void expect_held(struct gs_tracker *tracker, unsigned row, uint32_t stack
 
 Test(peaks, without_memory_there_is_none)
 {
-    struct gs_tracker *tracker = test_slow_tracker();
+    OWNED_TRACKER tracker = test_slow_tracker();
 
     gather(tracker, 0);
     cr_expect_not(peaks[0].known);
     gs_tracker_add_failed(tracker, 0, GS_MEMORY_DEVICE);
     gather(tracker, 0);
     cr_expect_not(peaks[0].known);
-    gs_tracker_destroy(tracker);
 }
 
 Test(peaks, what_comes_after_it_was_not_there)
 {
-    struct gs_tracker *tracker = test_slow_tracker();
+    OWNED_TRACKER tracker = test_slow_tracker();
     uint32_t first = add(tracker, 0x1000, 100, 1, 0, true);
     uint32_t second = add(tracker, 0x2000, 50, 2, 0, true);
 
@@ -90,12 +89,11 @@ Test(peaks, what_comes_after_it_was_not_there)
     expect_held(tracker, 0, 4, 1, 1);
     gs_tracker_remove(tracker, second, NULL);
     expect_held(tracker, 0, 2, 50, 0);
-    gs_tracker_destroy(tracker);
 }
 
 Test(peaks, devices_and_pinned_memory_have_their_own)
 {
-    struct gs_tracker *tracker = test_slow_tracker();
+    OWNED_TRACKER tracker = test_slow_tracker();
     struct gs_allocation pinned = {
         .addr = 0x9000, .bytes = 7, .stack = 9, .kind = GS_MEMORY_PINNED};
     uint32_t first = add(tracker, 0x1000, 100, 1, 0, true);
@@ -110,12 +108,11 @@ Test(peaks, devices_and_pinned_memory_have_their_own)
     expect_held(tracker, 3, 2, 10, 0);
     expect_held(tracker, 3, 3, 20, 20);
     expect_held(tracker, GS_ROW_PINNED, 9, 7, 7);
-    gs_tracker_destroy(tracker);
 }
 
 Test(peaks, of_which_little_is_freed_are_left_out)
 {
-    struct gs_tracker *tracker = test_slow_tracker();
+    OWNED_TRACKER tracker = test_slow_tracker();
     uint32_t id = add(tracker, 0x1000, 9, 1, 0, true);
 
     (void)add(tracker, 0x2000, 91, 2, 0, true);
@@ -127,12 +124,11 @@ Test(peaks, of_which_little_is_freed_are_left_out)
     gather(tracker, 12);
     cr_expect(peaks[0].known);
     cr_expect_eq(peaks[0].freed_bytes, 9);
-    gs_tracker_destroy(tracker);
 }
 
 Test(peaks, a_free_that_did_not_happen_is_taken_back)
 {
-    struct gs_tracker *tracker = test_slow_tracker();
+    OWNED_TRACKER tracker = test_slow_tracker();
     struct gs_allocation was;
 
     (void)add(tracker, 0x1000, 100, 1, 0, false);
@@ -141,14 +137,13 @@ Test(peaks, a_free_that_did_not_happen_is_taken_back)
     expect_held(tracker, 0, 1, 200, 100);
     cr_assert_eq(gs_tracker_restore(tracker, &was), GS_OK);
     expect_held(tracker, 0, 1, 200, 200);
-    gs_tracker_destroy(tracker);
 }
 
 /* What was made behind the peak was not kept when it was freed: to take that back must
  * not take another one's. */
 Test(peaks, of_what_came_later_nothing_is_taken_back)
 {
-    struct gs_tracker *tracker = test_slow_tracker();
+    OWNED_TRACKER tracker = test_slow_tracker();
     struct gs_allocation was;
 
     (void)add(tracker, 0x1000, 100, 1, 0, false);
@@ -158,12 +153,11 @@ Test(peaks, of_what_came_later_nothing_is_taken_back)
     cr_assert_eq(gs_tracker_remove_address(tracker, 0x3000, NULL, &was), GS_OK);
     cr_assert_eq(gs_tracker_restore(tracker, &was), GS_OK);
     expect_held(tracker, 0, 1, 200, 100);
-    gs_tracker_destroy(tracker);
 }
 
 Test(peaks, what_dies_with_its_context_was_there)
 {
-    struct gs_tracker *tracker = test_slow_tracker();
+    OWNED_TRACKER tracker = test_slow_tracker();
 
     (void)add(tracker, 0x1000, 100, 1, 0, true);
     (void)add(tracker, 0x2000, 30, 2, 0, false);
@@ -175,14 +169,13 @@ Test(peaks, what_dies_with_its_context_was_there)
     cr_expect_eq(peaks[0].freed_bytes, 0, "it was lost");
     for (size_t i = 0; i < peaks[0].count; i++)
         cr_expect(peaks[0].places[i].held.lost);
-    gs_tracker_destroy(tracker);
 }
 
 /* More frees than a list holds, from more places than the table begins with. */
 Test(peaks, all_of_many_frees_are_kept)
 {
     enum { MANY = 30000, PLACES = 3000 };
-    struct gs_tracker *tracker = test_slow_tracker();
+    OWNED_TRACKER tracker = test_slow_tracker();
     uint32_t *ids = calloc(MANY, sizeof *ids);
 
     for (int wave = 0; wave < 3; wave++) { /* each is a new peak */
@@ -200,14 +193,13 @@ Test(peaks, all_of_many_frees_are_kept)
     cr_expect_eq(peaks[0].count, PLACES);
     cr_expect_lt(tracker->since.count, 3 * PLACES, "peaks that are over stay");
     free(ids);
-    gs_tracker_destroy(tracker);
 }
 
 /* Peaks and frees by turns, faster than any clock: times do not run away, and the places
  * say that they are about right. */
 Test(peaks, times_do_not_run_away)
 {
-    struct gs_tracker *tracker = test_slow_tracker();
+    OWNED_TRACKER tracker = test_slow_tracker();
     struct gs_allocation last;
     uint32_t held_id = add(tracker, 0x1000, 1, 1, 0, true);
 
@@ -223,13 +215,12 @@ Test(peaks, times_do_not_run_away)
     cr_expect_eq(peaks[0].bytes, 199999 + 199998);
     cr_expect(peaks[0].about);
     cr_expect_leq(peaks[0].freed_bytes, peaks[0].bytes);
-    gs_tracker_destroy(tracker);
 }
 
 /* A device whose peaks are like that says nothing of another's. */
 Test(peaks, of_one_device_do_not_spoil_anothers)
 {
-    struct gs_tracker *tracker = test_slow_tracker();
+    OWNED_TRACKER tracker = test_slow_tracker();
     uint32_t held_id = add(tracker, 0x1000, 1, 1, 0, true), first;
 
     for (uint32_t i = 2; i < 1000; i++) {
@@ -244,7 +235,6 @@ Test(peaks, of_one_device_do_not_spoil_anothers)
     expect_held(tracker, 1, 2, 1000, 0);
     expect_held(tracker, 1, 3, 500, 500);
     expect_held(tracker, 1, 4, 0, 0);
-    gs_tracker_destroy(tracker);
 }
 
 /* ---- against a model ------------------------------------------------------------------
@@ -270,7 +260,7 @@ static void against_model(uint64_t seed)
         uint64_t addr, bytes;
         bool indexed;
     } live[LIVE];
-    struct gs_tracker *tracker = test_slow_tracker();
+    OWNED_TRACKER tracker = test_slow_tracker();
     uint64_t now_held[PLACES] = {0}, at_peak[PLACES] = {0}, all = 0, most = 0, live_now;
     uint32_t count = 0;
 
@@ -315,7 +305,6 @@ static void against_model(uint64_t seed)
         for (uint32_t i = 0; i < PLACES; i++)
             cr_expect_eq(held(&peaks[0], i + 1, &live_now), at_peak[i]);
     }
-    gs_tracker_destroy(tracker);
 }
 
 Test(peaks, as_a_model_says)

@@ -237,8 +237,8 @@ Test(pinned_uses, nothing_is_known_of_sampled_stacks)
 
 Test(pinned_uses, hints_name_the_call_the_line_and_what_to_do)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     struct gs_report_config config = test_report_config();
     uint32_t used = TEST_STACK(stacks, AT_RUN, AT_MAIN);
     static const char wanted[] =
@@ -264,6 +264,4 @@ Test(pinned_uses, hints_name_the_call_the_line_and_what_to_do)
              wanted);
     cr_expect(strstr(bytes.data, line), "%s", bytes.data);
     free(bytes.data);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }

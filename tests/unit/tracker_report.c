@@ -20,7 +20,7 @@ static void expect_report(struct gs_tracker *tracker,
 
 Test(report, a_clean_run_is_two_lines)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_report_config config = test_report_config();
     struct gs_allocation allocation = test_allocation(0x1000, 512);
 
@@ -29,12 +29,11 @@ Test(report, a_clean_run_is_two_lines)
                   "gpushim 0.1.0: ./app --fast   host n07  10m00s  exit 0\n"
                   "SUMMARY: gpushim: 0 errors, 0 B leaked in 0 allocations, "
                   "0 call sites\n");
-    gs_tracker_destroy(tracker);
 }
 
 Test(report, the_header_leaves_out_what_is_not_known)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_report_config config = {.pid = 7, .rank = 3, .show_leaks = true};
     struct gs_report_source source = test_source();
     struct gs_text text = {0};
@@ -45,12 +44,11 @@ Test(report, the_header_leaves_out_what_is_not_known)
                      "==7== SUMMARY: gpushim: 0 errors, 0 B leaked in 0 allocations, "
                      "0 call sites\n");
     gs_text_free(&text);
-    gs_tracker_destroy(tracker);
 }
 
 Test(report, the_header_is_one_line_whatever_the_command)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_report_config config = test_report_config();
 
     config.command = "python -c 'import torch\n\x1b[31mprint()'";
@@ -59,7 +57,6 @@ Test(report, the_header_is_one_line_whatever_the_command)
                   "10m00s  exit 0\n"
                   "SUMMARY: gpushim: 0 errors, 0 B leaked in 0 allocations, "
                   "0 call sites\n");
-    gs_tracker_destroy(tracker);
 }
 
 /* What a training program that leaks and frees twice looks like. */
@@ -89,8 +86,8 @@ static void play_the_example(struct gs_tracker *tracker, struct gs_stacks *stack
 
 Test(report, an_error_and_leaks)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     struct gs_report_config config = test_report_config();
     struct gs_report_device device = {.name = "NVIDIA H200",
                                       .pooled = true,
@@ -137,15 +134,13 @@ Test(report, an_error_and_leaks)
         "To suppress known leaks: GPUSHIM_WRITE_SUPPRESSIONS=FILE writes their rules\n"
         "largest: 2.00 GiB leaked at run app+0x210\n"
         "SUMMARY: gpushim: 1 error, 2.04 GiB leaked in 9 allocations, 2 call sites\n");
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 /* What the first free was, where that was no call of a free. */
 Test(report, a_free_by_the_launch_of_a_graph)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     struct gs_report_config config = test_report_config();
     struct gs_allocation allocation = test_allocation(0x7000, 64);
     struct gs_free_site launch = {.time_ns = SECONDS(3),
@@ -179,8 +174,6 @@ Test(report, a_free_by_the_launch_of_a_graph)
                "stack recorded: GPUSHIM_STACK=free)\n"),
         "%s", text);
     free(text);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 /* Would see the rules of a default report push its leaks off the screen, rules that were
@@ -189,7 +182,7 @@ Test(report, has_rules_on_request_and_else_a_hint)
 {
     static const char rule[] = "  1:  leak:^run$ max_bytes=2G\n",
                       hint[] = "known leaks: ";
-    struct gs_stacks *stacks = test_stacks();
+    OWNED_STACKS stacks = test_stacks();
     struct gs_tracker *tracker = test_tracker(stacks);
     struct gs_report_config config = test_report_config();
     struct gs_text rules = {0};
@@ -224,13 +217,12 @@ Test(report, has_rules_on_request_and_else_a_hint)
     cr_expect(strstr(text, "LEAK 1") && !strstr(text, hint), "%s", text);
     free(text);
     gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 Test(report, while_the_program_goes_on_nothing_has_leaked)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     struct gs_report_config config = test_report_config();
 
     config.running = true;
@@ -260,16 +252,14 @@ Test(report, while_the_program_goes_on_nothing_has_leaked)
         "\n"
         "gpushim: 1 error so far, 2.04 GiB live in 9 allocations, 2 call sites; "
         "still running\n");
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 /* Where a function allocates for several callers, its name alone does not tell them
  * apart: would see the line without the caller, or with a frame of PyTorch. */
 Test(report, the_largest_leak_of_a_wrapper_has_its_caller)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     struct gs_report_config config = test_report_config();
     uint32_t run =
         TEST_STACK(stacks, AT_CUDART, AT_LOAD, AT_TORCH, AT_TORCH, AT_RUN, AT_MAIN);
@@ -286,15 +276,13 @@ Test(report, the_largest_leak_of_a_wrapper_has_its_caller)
                            "app+0x210\n"),
               "%s", text);
     free(text);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 /* Would see memory of a process that a signal ended called leaked, or a rule proposed. */
 Test(report, memory_of_a_killed_process_is_live)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     struct gs_report_config config = test_report_config();
 
     config.ending = "killed by SIGABRT";
@@ -333,14 +321,12 @@ Test(report, memory_of_a_killed_process_is_live)
     cr_expect(strstr(text, "SUMMARY: gpushim: 1 error, 2.04 GiB leaked in 9 allocations, "
                            "2 call sites\n"));
     free(text);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 Test(report, show_leaks_off_keeps_the_rest)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     struct gs_report_config config = test_report_config();
 
     config.show_leaks = false;
@@ -361,14 +347,12 @@ Test(report, show_leaks_off_keeps_the_rest)
         "    #1 main                          app.c:12\n"
         "\n"
         "SUMMARY: gpushim: 1 error, 2.04 GiB leaked in 9 allocations, 2 call sites\n");
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 Test(report, nothing_but_addresses_without_a_symbolizer)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     struct gs_report_config config = test_report_config();
     struct gs_report_source source = test_source();
     struct gs_text text = {0};
@@ -391,13 +375,11 @@ Test(report, nothing_but_addresses_without_a_symbolizer)
         "largest: 512 B leaked at 0x90010\n"
         "SUMMARY: gpushim: 0 errors, 512 B leaked in 1 allocation, 1 call site\n");
     gs_text_free(&text);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 Test(report, without_stacks_calls_are_the_groups)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_report_config config = test_report_config();
     struct gs_allocation allocation = test_allocation(0x1000, 1024);
 
@@ -426,12 +408,11 @@ Test(report, without_stacks_calls_are_the_groups)
         "\n"
         "largest: 2.00 KiB leaked (no call stack was recorded)\n"
         "SUMMARY: gpushim: 0 errors, 2.00 KiB leaked in 3 allocations, 2 call sites\n");
-    gs_tracker_destroy(tracker);
 }
 
 Test(report, memory_of_graphs_is_a_kind_of_its_own_on_its_device)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_report_config config = test_report_config();
     struct gs_allocation allocation = test_allocation(0x1000, GS_MIB);
 
@@ -454,12 +435,11 @@ Test(report, memory_of_graphs_is_a_kind_of_its_own_on_its_device)
         "\n"
         "largest: 2.00 MiB leaked (no call stack was recorded)\n"
         "SUMMARY: gpushim: 0 errors, 3.00 MiB leaked in 2 allocations, 2 call sites\n");
-    gs_tracker_destroy(tracker);
 }
 
 Test(report, pinned_and_managed_memory_are_kinds_of_their_own)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_report_config config = test_report_config();
     struct gs_allocation allocation = test_allocation(0x1000, 3 * GS_MIB);
 
@@ -495,13 +475,12 @@ Test(report, pinned_and_managed_memory_are_kinds_of_their_own)
         "\n"
         "largest: 3.00 MiB leaked (no call stack was recorded)\n"
         "SUMMARY: gpushim: 0 errors, 6.00 MiB leaked in 3 allocations, 3 call sites\n");
-    gs_tracker_destroy(tracker);
 }
 
 Test(report, what_a_reset_lost_is_told_apart)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     struct gs_report_config config = test_report_config();
     uint32_t stack = TEST_STACK(stacks, AT_LOAD, AT_MAIN);
 
@@ -530,13 +509,11 @@ Test(report, what_a_reset_lost_is_told_apart)
         "To suppress known leaks: GPUSHIM_WRITE_SUPPRESSIONS=FILE writes their rules\n"
         "largest: 1.00 KiB leaked at load_batch loader.c:88\n"
         "SUMMARY: gpushim: 0 errors, 1.25 KiB leaked in 3 allocations, 2 call sites\n");
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 Test(report, each_kind_of_wrong_free)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_report_config config = test_report_config();
     struct gs_allocation allocation = test_allocation(0x7f0000000000, GS_MIB);
     struct gs_free_site site = {.time_ns = SECONDS(3), .api = API_MEM_FREE};
@@ -604,12 +581,11 @@ Test(report, each_kind_of_wrong_free)
              died);
     cr_expect_str_eq(errors, expected);
     free(text);
-    gs_tracker_destroy(tracker);
 }
 
 Test(report, errors_beyond_those_kept_are_counted)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_report_config config = test_report_config();
     struct gs_report_summary summary;
 
@@ -626,13 +602,12 @@ Test(report, errors_beyond_those_kept_are_counted)
                      "SUMMARY: gpushim: 1,234 errors, 0 B leaked in 0 allocations, "
                      "0 call sites\n"));
     free(text);
-    gs_tracker_destroy(tracker);
 }
 
 Test(report, small_and_late_groups_are_only_counted)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     struct gs_report_config config = test_report_config();
     struct gs_report_summary summary;
 
@@ -659,14 +634,12 @@ Test(report, small_and_late_groups_are_only_counted)
     cr_assert_null(strstr(text, "LEAK 20"));
     cr_assert_not_null(strstr(text, "1 more call site: 1000 B in 1 allocation (GPU"));
     free(text);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 Test(report, owners_are_per_device_and_ranked)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     struct gs_report_config config = test_report_config();
     uint32_t mine = TEST_STACK(stacks, AT_SHIM, AT_CUDART, AT_TORCH, AT_MINE, AT_MAIN);
     uint32_t app = TEST_STACK(stacks, AT_LOAD, AT_MAIN);
@@ -702,8 +675,6 @@ Test(report, owners_are_per_device_and_ranked)
                              "  libmine.so                 12.0 MiB          1\n"
                              "\n");
     free(text);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 /* Each stack a module of its own. */
@@ -742,8 +713,8 @@ static enum gs_status german_module(void *self, uint32_t stack, uintptr_t frame,
  * Each byte of a control character is one question mark. */
 Test(report, columns_count_characters)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     struct gs_report_config config = test_report_config();
     struct gs_report_source source = test_source();
     struct gs_text text = {0};
@@ -759,15 +730,13 @@ Test(report, columns_count_characters)
     cr_expect(strstr(text.data, "    #1 main                          app.c:12\n"), "%s",
               text.data);
     gs_text_free(&text);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 /* Would see a long table of owners before the leaks, or a sum without some of them. */
 Test(report, the_largest_owners_are_shown_and_the_sum_of_others)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     struct gs_report_config config = test_report_config();
     struct gs_report_source source = test_source();
     struct gs_text text = {0};
@@ -794,13 +763,11 @@ Test(report, the_largest_owners_are_shown_and_the_sum_of_others)
     cr_expect(strstr(text.data, " 3.00 MiB          1\n"), "%s", text.data);
     cr_expect(!strstr(text.data, "others"), "%s", text.data);
     gs_text_free(&text);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 Test(report, a_pool_that_was_not_used_is_not_shown)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_report_config config = test_report_config();
     struct gs_report_device devices[3] = {
         {.name = "A", .pooled = true},
@@ -818,5 +785,4 @@ Test(report, a_pool_that_was_not_used_is_not_shown)
         "%s", text);
     cr_expect_null(strstr(found + 1, "Pool of GPU "));
     free(text);
-    gs_tracker_destroy(tracker);
 }

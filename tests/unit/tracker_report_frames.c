@@ -509,7 +509,7 @@ static void take_wanted(void *self, struct gs_symbol_request *requests, size_t c
 /* The frames of a stack that get file and line, as bits. */
 static uint64_t wanted_lines_of(const uintptr_t *frames, unsigned count)
 {
-    struct gs_stacks *stacks = test_stacks();
+    OWNED_STACKS stacks = test_stacks();
     struct gs_report_config config = test_report_config();
     struct gs_report_source source = inlined_source();
     struct gs_frame_table table;
@@ -520,7 +520,6 @@ static uint64_t wanted_lines_of(const uintptr_t *frames, unsigned count)
     source.find_lines = take_wanted;
     gs_frame_table_fill(&table, &config, stacks, &source, &id, 1);
     gs_frame_table_free(&table);
-    gs_stacks_destroy(stacks);
     return wanted;
 }
 

@@ -17,7 +17,7 @@ static char *hints_of(const struct gs_report_device *device, uint32_t leaks,
                       void (*change)(struct gs_report_config *))
 {
     static char found[2048];
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_report_config config = test_report_config();
     struct gs_report_summary summary;
     char *text;
@@ -41,7 +41,6 @@ static char *hints_of(const struct gs_report_device *device, uint32_t leaks,
         }
     cr_expect_eq(summary.leaked_count, leaks);
     free(text);
-    gs_tracker_destroy(tracker);
     return found;
 }
 
@@ -212,7 +211,7 @@ Test(report_hints, all_of_them_in_order)
 
 Test(report_hints, also_in_json)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_report_config config = test_report_config();
     struct gs_report_device device = hungry();
 
@@ -225,5 +224,4 @@ Test(report_hints, also_in_json)
                "driver served 3,100 of 5,000 requests: "),
         "%s", bytes.data);
     free(bytes.data);
-    gs_tracker_destroy(tracker);
 }

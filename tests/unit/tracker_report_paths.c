@@ -43,8 +43,8 @@ static enum gs_status plug_ins(void *self, uint32_t stack, uintptr_t frame,
  * rules; from malloc. */
 static char *report_of(struct gs_report_config config)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     struct gs_text text = {0}, rules = {0};
 
     config.rules = &rules;
@@ -59,8 +59,6 @@ static char *report_of(struct gs_report_config config)
     gs_text_add_bytes(&text, "\n", 1);
     gs_text_add_bytes(&text, rules.data ? rules.data : "", rules.length);
     gs_text_free(&rules);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
     return text.data;
 }
 

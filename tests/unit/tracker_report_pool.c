@@ -14,7 +14,7 @@
 static void expect_lines(const struct gs_report_device *device, bool asked,
                          const char *expected)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_report_config config = test_report_config();
     struct gs_allocation allocation = test_allocation(0x1000, 512);
     char *text, *body, *end;
@@ -30,7 +30,6 @@ static void expect_lines(const struct gs_report_device *device, bool asked,
     *end = '\0';
     cr_expect_str_eq(body, expected);
     free(text);
-    gs_tracker_destroy(tracker);
 }
 
 #define HEAD                                                                             \

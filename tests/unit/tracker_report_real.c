@@ -13,8 +13,8 @@
 
 Test(report, the_note_stands_before_the_summary)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     struct gs_symbolizer_config symbols = {.lines = true,
                                            .helper = "/nonexistent/helper"};
     struct gs_report_config config = test_report_config();
@@ -35,8 +35,6 @@ Test(report, the_note_stands_before_the_summary)
     }
     gs_text_free(&text);
     gs_symbolizer_destroy(config.symbolizer);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 /* A function whose name the real symbolizer must find. */
@@ -89,8 +87,8 @@ static void need_room(void *self, struct gs_symbol_request *requests, size_t cou
 /* Names may take what is left of the memory. */
 Test(report, has_room_for_its_text_before_names_are_looked_up)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     struct gs_report_config config = test_report_config();
     struct gs_report_source source = test_source();
     struct gs_text text = {0};
@@ -101,13 +99,11 @@ Test(report, has_room_for_its_text_before_names_are_looked_up)
     gs_report_write_from(tracker, &config, &source, &text, NULL);
     cr_expect_not_null(strstr(text.data, "SUMMARY"));
     gs_text_free(&text);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 Test(report, survives_missing_parts)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_report_config config = test_report_config();
     struct gs_report_summary summary = {9, 9, 9, 9, true};
     struct gs_text text = {0};
@@ -126,14 +122,13 @@ Test(report, survives_missing_parts)
     gs_report_write(tracker, &config, &text, &summary);
     cr_assert_not_null(strstr(text.data, "==0== LEAK 1: 512 B in 1 allocation"));
     gs_text_free(&text);
-    gs_tracker_destroy(tracker);
 }
 
 Test(report, a_hundred_thousand_live_allocations_take_less_than_a_second)
 {
     enum { COUNT = 100000, PLACES = 5000 };
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = test_tracker(stacks);
     struct gs_symbolizer_config symbols = {.lines = false};
     struct gs_report_config config = test_report_config();
     struct gs_report_summary summary;
@@ -160,6 +155,4 @@ Test(report, a_hundred_thousand_live_allocations_take_less_than_a_second)
     cr_assert_eq(summary.leak_groups, PLACES);
     gs_text_free(&text);
     gs_symbolizer_destroy(config.symbolizer);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }

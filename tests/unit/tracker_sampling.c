@@ -194,8 +194,8 @@ static void play(struct gs_tracker *tracker, struct gs_stacks *stacks)
 
 Test(sampling, a_report_says_what_the_stacks_stand_for)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = sampling_tracker(stacks, false);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = sampling_tracker(stacks, false);
     struct gs_report_config config = test_report_config();
     struct gs_report_summary summary;
 
@@ -231,14 +231,12 @@ Test(sampling, a_report_says_what_the_stacks_stand_for)
     cr_expect_eq(summary.leaked_bytes, 2 * GS_MIB + 5 * 4096 + 500);
     cr_expect_eq(summary.leaked_count, 11);
     free(text);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 Test(sampling, files_have_what_the_stacks_stand_for)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = sampling_tracker(stacks, true);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = sampling_tracker(stacks, true);
 
     play(tracker, stacks);
     struct test_bytes bytes =
@@ -259,8 +257,6 @@ Test(sampling, files_have_what_the_stacks_stand_for)
     cr_expect_not_null(memmem(bytes.data, bytes.length, "[smaller than", 13));
     cr_expect_null(memmem(bytes.data, bytes.length, "[not sampled]", 13));
     free(bytes.data);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 /* --- rules, which match stacks
@@ -305,8 +301,8 @@ static void play_both(struct gs_tracker *tracker, struct gs_stacks *stacks, unsi
 /* What has no stack is taken in proportion; all of it where all stacks are known. */
 Test(sampling, rules_take_a_share_of_what_has_no_stack)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = sampling_tracker(stacks, false);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = sampling_tracker(stacks, false);
     struct gs_report_summary summary;
 
     play_both(tracker, stacks, 30, 10, 40);
@@ -331,15 +327,13 @@ Test(sampling, rules_take_a_share_of_what_has_no_stack)
     cr_expect_eq(summary.leaked_bytes, 0);
     cr_expect_not_null(strstr(text, "Suppressed: 80 allocations, "));
     free(text);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 /* Caps are on what the stacks stand for: 20 of a weight of 2. */
 Test(sampling, caps_are_on_what_the_stacks_stand_for)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = sampling_tracker(stacks, false);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = sampling_tracker(stacks, false);
     struct gs_report_summary summary;
 
     play_both(tracker, stacks, 20, 0, 20);
@@ -354,15 +348,13 @@ Test(sampling, caps_are_on_what_the_stacks_stand_for)
                               "allows\n"),
                        "%s", text);
     free(text);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 /* Another device's stacks say nothing of this one's, nor do too small ones. */
 Test(sampling, shares_are_of_one_device_and_kind)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = sampling_tracker(stacks, false);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = sampling_tracker(stacks, false);
     struct gs_allocation other = test_allocation(0x9000000, 4096);
     struct gs_report_summary summary;
 
@@ -377,15 +369,13 @@ Test(sampling, shares_are_of_one_device_and_kind)
     cr_expect_eq(summary.leaked_count, 2, "%s", text);
     cr_expect_eq(summary.leaked_bytes, 4196);
     free(text);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 /* What ends with its context keeps what it stands for. */
 Test(sampling, lost_memory_is_weighed_as_well)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = sampling_tracker(stacks, false);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = sampling_tracker(stacks, false);
     struct gs_report_config config = test_report_config();
 
     play(tracker, stacks);
@@ -395,14 +385,12 @@ Test(sampling, lost_memory_is_weighed_as_well)
     cr_expect_not_null(strstr(text, "12.0 KiB in 3 allocations without a call stack"));
     cr_expect_not_null(strstr(text, "2.02 MiB leaked in 11 allocations, 2 call sites"));
     free(text);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }
 
 /* Imports and mappings are few, and of unknown size at first. */
 Test(sampling, imported_memory_is_never_left_out)
 {
-    struct gs_tracker *tracker = sampling_tracker(NULL, false);
+    OWNED_TRACKER tracker = sampling_tracker(NULL, false);
 
     gs_sampling_seed(3);
     for (unsigned i = 0; i < 100; i++) {
@@ -411,7 +399,6 @@ Test(sampling, imported_memory_is_never_left_out)
         cr_expect_eq(gs_tracker_choose_stack(tracker, GS_MEMORY_DEVICE, 0),
                      GS_STACK_TOO_SMALL);
     }
-    gs_tracker_destroy(tracker);
 }
 
 /* A table that has all the memory it may have. */
@@ -545,8 +532,8 @@ Test(sampling, small_ones_of_before_keep_their_weight)
 
 Test(sampling, many_changes)
 {
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = changed_tracker(stacks, true);
+    OWNED_STACKS stacks = test_stacks();
+    OWNED_TRACKER tracker = changed_tracker(stacks, true);
     uint64_t last_ns = 0;
 
     for (unsigned i = 1; i <= 1000; i++) {
@@ -562,6 +549,4 @@ Test(sampling, many_changes)
     cr_expect_eq(gs_tracker_sampling_at(tracker, 0).min_bytes, 1000 - GS_SAMPLINGS_KEPT,
                  "the oldest that is kept");
     gs_tracker_sample(NULL, &sampled);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }

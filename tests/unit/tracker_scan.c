@@ -94,7 +94,7 @@ static ALONE void overwrite(void *memory)
 
 Test(scan, pointers_are_found_where_a_program_keeps_them)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     volatile uint64_t on_stack;
     char *heap = malloc(512), *freed = malloc(512), *large = malloc(4 * GS_MIB);
     void *unaligned = heap + 257;
@@ -130,7 +130,6 @@ Test(scan, pointers_are_found_where_a_program_keeps_them)
     gs_scan_free(&scan);
     free(heap);
     free(large);
-    gs_tracker_destroy(tracker);
 }
 
 /* --- other threads --------------------------------------------------------------------
@@ -181,7 +180,7 @@ static void *keep_on_stack(void *arg)
 
 Test(scan, another_threads_stack_is_scanned_as_far_as_it_is_used)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     pthread_t thread;
 
     add_plants(tracker);
@@ -197,7 +196,6 @@ Test(scan, another_threads_stack_is_scanned_as_far_as_it_is_used)
     gs_scan_free(&scan);
     sem_post(&leave);
     pthread_join(thread, NULL);
-    gs_tracker_destroy(tracker);
 }
 
 /* --- mappings -------------------------------------------------------------------------
@@ -226,7 +224,7 @@ static int scratch_file(size_t bytes)
 
 Test(scan, mappings_are_scanned_by_what_they_are)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     int fd = scratch_file(65536);
     char *anonymous = map(65536, READ_WRITE, ANONYMOUS, -1);
     char *private_file = map(65536, READ_WRITE, MAP_PRIVATE, fd);
@@ -255,13 +253,12 @@ Test(scan, mappings_are_scanned_by_what_they_are)
     EXPECT_FOUND(scan, 6, GS_SCAN_START);
     gs_scan_free(&scan);
     close(fd);
-    gs_tracker_destroy(tracker);
 }
 
 /* Nothing here may end the process, and what lies between the holes is still found. */
 static void look_into_holes(bool by_entries)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     char *holes = map(64 * 4096, READ_WRITE, ANONYMOUS, -1);
     char *reserved = map(64 * GS_GIB, READ_WRITE, ANONYMOUS | MAP_NORESERVE, -1);
     char *huge = map(2 * GS_MIB, READ_WRITE, ANONYMOUS | MAP_HUGETLB, -1);
@@ -320,7 +317,6 @@ static void look_into_holes(bool by_entries)
     /* The 64 GiB that were never touched were not made by looking at them. */
     cr_expect_lt(after.ru_minflt - before.ru_minflt, 4000);
     gs_scan_free(&scan);
-    gs_tracker_destroy(tracker);
 }
 
 Test(scan, holes_and_odd_mappings_do_no_harm)
@@ -336,7 +332,7 @@ Test(scan, holes_do_no_harm_where_the_kernel_has_entries_alone)
 /* Sanitizers and virtual machines reserve as much; its entries would take a minute. */
 Test(scan, memory_that_was_only_reserved_takes_no_time)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     char *reserved = map(16 * 1024 * GS_GIB, READ_WRITE, ANONYMOUS | MAP_NORESERVE, -1);
     struct utsname kernel;
 
@@ -352,7 +348,6 @@ Test(scan, memory_that_was_only_reserved_takes_no_time)
     EXPECT_FOUND(scan, 2, GS_SCAN_START);
     EXPECT_FOUND(scan, 3, GS_SCAN_START);
     gs_scan_free(&scan);
-    gs_tracker_destroy(tracker);
 }
 
 /* Another thread maps and unmaps all the time. */
@@ -373,7 +368,7 @@ static void *map_and_unmap(void *arg)
 
 Test(scan, memory_may_go_meanwhile)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     pthread_t thread;
 
     add_plants(tracker);
@@ -387,7 +382,6 @@ Test(scan, memory_may_go_meanwhile)
     }
     ended = true;
     pthread_join(thread, NULL);
-    gs_tracker_destroy(tracker);
 }
 
 /* --- the tracker's tables, the driver's copies ----------------------------------------
@@ -418,7 +412,7 @@ static bool leave_out_some(void *self, gs_scan_skip skip, void *arg)
 
 Test(scan, what_the_driver_may_have_kept_is_told_apart)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_scan_config config = {.driver_knows = knows_odd_ones,
                                     .own_memory = leave_out};
     char *heap = malloc(512);
@@ -443,7 +437,6 @@ Test(scan, what_the_driver_may_have_kept_is_told_apart)
     EXPECT_FOUND(scan, 8, GS_SCAN_START);
     gs_scan_free(&scan);
     free(heap);
-    gs_tracker_destroy(tracker);
 }
 
 static ALONE void fill_tables(struct gs_tracker *tracker)
@@ -460,7 +453,7 @@ static ALONE void fill_tables(struct gs_tracker *tracker)
 /* Freed ones are in the free history, many are in several chunks of the slab. */
 Test(scan, the_trackers_own_tables_are_left_out)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     size_t lost = 0;
 
     fill_tables(tracker);
@@ -470,7 +463,6 @@ Test(scan, the_trackers_own_tables_are_left_out)
         lost += gs_scan_result(&scan, scan.targets[i].addr) == GS_SCAN_LOST;
     cr_expect_eq(lost, 40001, "%zu", lost);
     gs_scan_free(&scan);
-    gs_tracker_destroy(tracker);
 }
 
 /* --- no scan ---------------------------------------------------------------------------
@@ -488,7 +480,7 @@ static const char *why_not(struct gs_tracker *tracker, struct gs_scan_config con
 
 Test(scan, half_a_scan_is_none)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     char *much = map(256 * GS_MIB, READ_WRITE, ANONYMOUS, -1);
 
     cr_assert(much);
@@ -499,12 +491,11 @@ Test(scan, half_a_scan_is_none)
         "too much memory of the library's own");
     cr_expect_str_eq(why_not(tracker, (struct gs_scan_config){.limit_ms = 1}),
                      "it would have taken too long");
-    gs_tracker_destroy(tracker);
 }
 
 Test(scan, without_address_space_there_is_none)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct rlimit limit;
 
     add_plants(tracker);
@@ -513,15 +504,13 @@ Test(scan, without_address_space_there_is_none)
     cr_assert_eq(setrlimit(RLIMIT_AS, &limit), 0);
     cr_expect_str_eq(why_not(tracker, (struct gs_scan_config){0}),
                      gs_status_text(GS_ERR_HOST_NOMEM));
-    gs_tracker_destroy(tracker);
 }
 
 Test(scan, nothing_to_look_for_is_no_scan_and_no_complaint)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
 
     cr_expect_str_eq(why_not(tracker, (struct gs_scan_config){0}), "it was made");
-    gs_tracker_destroy(tracker);
 }
 
 #endif

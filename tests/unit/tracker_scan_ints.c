@@ -84,7 +84,7 @@ Test(scan_ints, live_ints_are_pointers_and_freed_ones_are_not)
         [4] = GS_SCAN_INSIDE, [5] = GS_SCAN_LOST,  [6] = GS_SCAN_LOST,
         [7] = GS_SCAN_LOST,   [8] = GS_SCAN_LOST,  [9] = GS_SCAN_LOST,
         [0] = GS_SCAN_LOST,   [10] = GS_SCAN_LOST, [11] = GS_SCAN_LOST};
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     uint64_t *words = map_words(65536);
 
     add_plants(tracker, PLANTS);
@@ -110,14 +110,13 @@ Test(scan_ints, live_ints_are_pointers_and_freed_ones_are_not)
     scan = scan_with(tracker, (struct gs_scan_config){0});
     expect_all(&scan, expected);
     gs_scan_free(&scan);
-    gs_tracker_destroy(tracker);
 }
 
 /* Memory is read in parts: an int across two of them is found, too. */
 static void find_them_all(bool by_entries)
 {
     const unsigned count = 450000; /* 18 MB; entries are read for 16 MiB at once */
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     uint64_t *words = map_words(count * INT_WORDS * sizeof(uint64_t));
     unsigned missed = 0;
 
@@ -130,7 +129,6 @@ static void find_them_all(bool by_entries)
         missed += gs_scan_result(&scan, PLANT(i)) != GS_SCAN_START;
     cr_expect_eq(missed, 0, "%u are missed", missed);
     gs_scan_free(&scan);
-    gs_tracker_destroy(tracker);
 }
 
 Test(scan_ints, none_is_missed_where_memory_is_read_in_parts)
@@ -152,7 +150,7 @@ static ALONE void plant_word(volatile uint64_t *word, unsigned plant)
 
 Test(scan_ints, nothing_is_lost_where_objects_ended_before_the_scan)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     uint64_t *words = map_words(65536);
     struct gs_text text = {0};
 
@@ -172,7 +170,6 @@ Test(scan_ints, nothing_is_lost_where_objects_ended_before_the_scan)
                                 "they ended; no leak is called lost\n");
     gs_text_free(&text);
     gs_scan_free(&scan);
-    gs_tracker_destroy(tracker);
 }
 
 #endif

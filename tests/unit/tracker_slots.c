@@ -23,7 +23,7 @@ static void *pair(void *arg)
 
 Test(slots, of_threads_that_ended_are_used_again)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     pthread_t thread;
 
     pair(tracker);
@@ -36,7 +36,6 @@ Test(slots, of_threads_that_ended_are_used_again)
     cr_assert_eq(test_totals(tracker, 0).allocs, 1001);
     cr_assert_eq(test_totals(tracker, 0).frees, 1001);
     cr_assert_leq(tracker->record_limit, 128, "the ids of ended threads are lost");
-    gs_tracker_destroy(tracker);
 }
 
 struct crowd {
@@ -168,7 +167,7 @@ Test(slots, of_other_threads_are_free_in_a_forked_child)
 
 Test(origins, are_numbered_again_when_their_context_has_died)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_allocation allocation = test_allocation(0x1000, 512), found;
 
     allocation.kind = GS_MEMORY_ASYNC;
@@ -186,12 +185,11 @@ Test(origins, are_numbered_again_when_their_context_has_died)
     cr_assert_eq(found.context, 1);
     cr_assert_eq(found.stream, 0xabc);
     cr_assert_eq(found.kind, GS_MEMORY_ASYNC);
-    gs_tracker_destroy(tracker);
 }
 
 Test(origins, too_many_are_counted_and_not_recorded)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_allocation allocation = test_allocation(0x1000, 512);
     uint32_t id = 0;
 
@@ -202,13 +200,12 @@ Test(origins, too_many_are_counted_and_not_recorded)
     cr_assert_eq(test_totals(tracker, 0).allocs, 1);
     cr_assert_eq(test_totals(tracker, 0).live_count, 0);
     cr_assert_eq(id, 0);
-    gs_tracker_destroy(tracker);
 }
 
 /* Two entries' words in one: what two threads may leave that write it at once. */
 Test(slots, a_mixed_history_entry_is_none)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_allocation allocation = test_allocation(0x7f0000001000, 512);
     struct gs_former former;
 
@@ -223,5 +220,4 @@ Test(slots, a_mixed_history_entry_is_none)
         words[i] ^= 0x40;
     }
     cr_assert(gs_history_get(tracker, allocation.addr, &former));
-    gs_tracker_destroy(tracker);
 }

@@ -38,7 +38,7 @@ static uint64_t process_peak(struct gs_tracker *tracker, int device)
  * one. */
 Test(stretches, has_a_peak_of_its_own)
 {
-    struct gs_tracker *tracker = test_slow_tracker();
+    OWNED_TRACKER tracker = test_slow_tracker();
     struct gs_stretch phase, inner;
     uint32_t kept = add(tracker, 5 << 20, 0), large = add(tracker, 50 << 20, 0);
 
@@ -61,7 +61,6 @@ Test(stretches, has_a_peak_of_its_own)
     gs_tracker_remove(tracker, kept, NULL);
     gs_tracker_remove(tracker, second, NULL);
     gs_tracker_remove(tracker, third, NULL);
-    gs_tracker_destroy(tracker);
 }
 
 struct model {

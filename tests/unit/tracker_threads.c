@@ -108,7 +108,7 @@ static void *watch(void *arg)
 
 Test(threads, own_records_under_a_watcher, .timeout = 120)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct worker workers[THREADS] = {0}, watcher = {.tracker = tracker};
     pthread_t threads[THREADS], watching;
 
@@ -129,7 +129,6 @@ Test(threads, own_records_under_a_watcher, .timeout = 120)
     cr_assert_eq(totals.live_count, 0);
     /* Ids that were handed out twice, or lost, would show as more records than needed. */
     cr_assert_leq(tracker->record_limit, THREADS * (64 + 1024));
-    gs_tracker_destroy(tracker);
 }
 
 /* One thread allocates, the other frees. */
@@ -164,7 +163,7 @@ static void *consume(void *arg)
 
 Test(threads, one_allocates_another_frees, .timeout = 120)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct worker consumer = {.tracker = tracker, .number = 1};
     struct worker producer = {.tracker = tracker, .peer = &consumer};
     pthread_t threads[2];
@@ -179,7 +178,6 @@ Test(threads, one_allocates_another_frees, .timeout = 120)
     cr_assert_geq(totals.peak_bytes, 1);
     cr_assert_leq(totals.peak_bytes, 4 * 100000, "more than ever was live");
     cr_assert_leq(tracker->record_limit, 1024, "freed ids do not come back");
-    gs_tracker_destroy(tracker);
 }
 
 /* More threads than shards: they share ids and counters, and here one look-up stripe. */
@@ -219,7 +217,7 @@ static uint32_t number_in_first_stripe(uint32_t n)
 
 Test(threads, one_shard_for_all, .timeout = 120)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct worker workers[THREADS];
     pthread_t threads[THREADS];
     pthread_barrier_t start;
@@ -238,7 +236,6 @@ Test(threads, one_shard_for_all, .timeout = 120)
     cr_assert_eq(totals.live_bytes, 0);
     cr_assert_eq(tracker->shards[1].rows[0].allocs, 0, "a shard of its own");
     cr_assert_leq(tracker->record_limit, 64, "ids were lost");
-    gs_tracker_destroy(tracker);
 }
 
 /*
@@ -266,7 +263,7 @@ Test(threads, a_record_freed_while_it_is_read_is_not_seen)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     struct sigaction action = {.sa_handler = free_meanwhile};
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_allocation in = pattern(0x1000), copy;
     struct gs_record *record;
     enum gs_slot slot;
@@ -286,7 +283,6 @@ Test(threads, a_record_freed_while_it_is_read_is_not_seen)
     cr_assert_not(gs_record_snapshot(tracker, id, record, &copy, &slot));
     cr_assert(interrupted.freed);
     gs_host_unmap(interrupted.pages, 2 * page);
-    gs_tracker_destroy(tracker);
 }
 
 /* Contexts die while others allocate in them and free what is left. */
@@ -324,7 +320,7 @@ static void *lose(void *arg)
 
 Test(threads, contexts_die_under_load, .timeout = 120)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct worker workers[THREADS] = {0},
                   losers[2] = {{.tracker = tracker}, {.tracker = tracker}};
     pthread_t threads[THREADS], losing[2];
@@ -350,5 +346,4 @@ Test(threads, contexts_die_under_load, .timeout = 120)
     cr_assert_eq(totals.live_bytes, 0);
     cr_assert_eq(totals.live_count, 0);
     cr_assert_eq(totals.lost_count >= totals.allocs / 5, 1);
-    gs_tracker_destroy(tracker);
 }

@@ -17,7 +17,7 @@ static uint32_t add_at(struct gs_tracker *tracker, uint64_t addr, uint64_t bytes
 
 Test(totals, an_unused_device_has_none)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_tracker_totals none = {0}, got = test_totals(tracker, 3);
 
     cr_assert_eq(memcmp(&none, &got, sizeof got), 0);
@@ -25,12 +25,11 @@ Test(totals, an_unused_device_has_none)
     got.allocs = 1;
     gs_tracker_get_totals(NULL, 0, &got);
     cr_assert_eq(memcmp(&none, &got, sizeof got), 0);
-    gs_tracker_destroy(tracker);
 }
 
 Test(totals, follow_each_allocation_and_free)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     uint32_t a = add_at(tracker, 0x1000, 100, SECONDS(1));
     uint32_t b = add_at(tracker, 0x2000, 30, SECONDS(2));
     struct gs_free_site site = {.time_ns = SECONDS(3)};
@@ -48,12 +47,11 @@ Test(totals, follow_each_allocation_and_free)
     cr_assert_eq(totals.live_bytes, 0);
     cr_assert_eq(totals.frees, 2);
     cr_assert_eq(totals.peak_bytes, 130);
-    gs_tracker_destroy(tracker);
 }
 
 Test(totals, peak_is_exact_under_one_thread)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_free_site site = {.time_ns = SECONDS(1)};
     uint64_t live = 0, peak = 0, peak_time = 0, sizes[64] = {0};
     uint32_t ids[64] = {0};
@@ -85,24 +83,22 @@ Test(totals, peak_is_exact_under_one_thread)
     cr_assert_eq(totals.live_bytes, live);
     cr_assert_eq(totals.peak_bytes, peak);
     cr_assert_eq(totals.peak_time_ns, peak_time);
-    gs_tracker_destroy(tracker);
 }
 
 Test(totals, peak_time_is_the_first_time)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_free_site site = {.time_ns = SECONDS(2)};
     uint32_t id = add_at(tracker, 0x1000, 100, SECONDS(1));
 
     gs_tracker_remove(tracker, id, &site);
     add_at(tracker, 0x1000, 100, SECONDS(3));
     cr_assert_eq(test_totals(tracker, 0).peak_time_ns, SECONDS(1));
-    gs_tracker_destroy(tracker);
 }
 
 Test(totals, devices_are_counted_apart)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
 
     for (int device = 0; device < 4; device++) {
         struct gs_allocation allocation =
@@ -114,12 +110,11 @@ Test(totals, devices_are_counted_apart)
         cr_assert_eq(test_totals(tracker, device).live_bytes, 10u + (unsigned)device);
         cr_assert_eq(test_totals(tracker, device).peak_bytes, 10u + (unsigned)device);
     }
-    gs_tracker_destroy(tracker);
 }
 
 Test(totals, pinned_memory_is_no_device_memory)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_allocation allocation = test_allocation(0x1000, 77);
 
     allocation.kind = GS_MEMORY_PINNED;
@@ -133,12 +128,11 @@ Test(totals, pinned_memory_is_no_device_memory)
     allocation.kind = GS_MEMORY_ASYNC;
     test_add(tracker, &allocation, false);
     cr_assert_eq(test_totals(tracker, 0).live_bytes, 11);
-    gs_tracker_destroy(tracker);
 }
 
 Test(totals, device_ordinals_out_of_range_share_the_last_row)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     static const int16_t ordinals[] = {GS_MAX_DEVICES - 1, GS_MAX_DEVICES, 32767, -5};
 
     for (unsigned i = 0; i < GS_ARRAY_LEN(ordinals); i++) {
@@ -151,12 +145,11 @@ Test(totals, device_ordinals_out_of_range_share_the_last_row)
     cr_assert_eq(test_totals(tracker, GS_MAX_DEVICES + 9).live_bytes, 4);
     cr_assert_eq(test_totals(tracker, GS_MAX_DEVICES).failed, 1);
     cr_assert_eq(test_totals(tracker, -1).live_bytes, 0);
-    gs_tracker_destroy(tracker);
 }
 
 Test(totals, failures_are_counted_by_kind)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
 
     gs_tracker_add_failed(tracker, 2, GS_MEMORY_DEVICE);
     gs_tracker_add_failed(tracker, 2, GS_MEMORY_MANAGED);
@@ -164,7 +157,6 @@ Test(totals, failures_are_counted_by_kind)
     cr_assert_eq(test_totals(tracker, 2).failed, 2);
     cr_assert_eq(test_totals(tracker, 2).allocs, 0);
     cr_assert_eq(test_totals(tracker, -1).failed, 1);
-    gs_tracker_destroy(tracker);
 }
 
 /* --- several threads ------------------------------------------------------------------
@@ -201,25 +193,23 @@ static void run_turns(struct gs_tracker *tracker, unsigned count, uint64_t step_
 
 Test(totals, threads_that_take_turns_have_the_peak_of_one)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
 
     run_turns(tracker, 16, 0); /* all within one step of the clock */
     cr_assert_eq(test_totals(tracker, 0).peak_bytes, 1000);
-    gs_tracker_destroy(tracker);
 }
 
 Test(totals, credit_of_idle_threads_expires)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
 
     run_turns(tracker, 16, SECONDS(1));
     cr_assert_eq(test_totals(tracker, 0).peak_bytes, 1000);
-    gs_tracker_destroy(tracker);
 }
 
 Test(totals, a_new_step_of_the_clock_gives_credit_back)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_free_site site = {.time_ns = SECONDS(1)};
 
     for (int i = 0; i < 2; i++)
@@ -228,7 +218,6 @@ Test(totals, a_new_step_of_the_clock_gives_credit_back)
     add_at(tracker, 0x1000, 10, SECONDS(2));
     cr_assert_eq(tracker->shared[0].credit, 10);
     cr_assert_eq(test_totals(tracker, 0).peak_bytes, 1000);
-    gs_tracker_destroy(tracker);
 }
 
 static void *free_it(void *arg)
@@ -242,7 +231,7 @@ static void *free_it(void *arg)
 
 Test(totals, another_thread_may_free)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct turn turn = {.tracker = tracker, .time_ns = SECONDS(1)};
     pthread_t thread;
 
@@ -256,5 +245,4 @@ Test(totals, another_thread_may_free)
         cr_assert_eq(test_totals(tracker, 0).live_bytes, 0);
     }
     cr_assert_eq(test_totals(tracker, 0).peak_bytes, 1000);
-    gs_tracker_destroy(tracker);
 }

@@ -263,7 +263,7 @@ static void expect_report(struct gs_tracker *tracker,
 Test(transfers, in_a_report)
 {
     struct gs_report_config config;
-    struct gs_tracker *tracker = make_report(&config);
+    OWNED_TRACKER tracker = make_report(&config);
 
     expect_report(tracker, &config,
                   HEAD
@@ -282,26 +282,24 @@ Test(transfers, in_a_report)
                   "\n" SUMMARY);
     config.transfers = NULL;
     expect_report(tracker, &config, HEAD SUMMARY);
-    gs_tracker_destroy(tracker);
 }
 
 Test(transfers, precede_the_leaks_of_a_report)
 {
     struct gs_report_config config;
-    struct gs_tracker *tracker = make_report(&config);
+    OWNED_TRACKER tracker = make_report(&config);
 
     test_leak(tracker, 0x1000, 4096, SECONDS(1), 0);
     char *text = test_report_text(tracker, &config, NULL);
     char *leak = strstr(text, "\nLEAK 1: "), *slow = strstr(text, "\n\nSLOW COPIES 1: ");
     cr_expect(leak && slow && slow < leak, "%s", text);
     free(text);
-    gs_tracker_destroy(tracker);
 }
 
 Test(transfers, without_a_place_are_said_to_be)
 {
     struct gs_report_config config;
-    struct gs_tracker *tracker = make_report(&config);
+    OWNED_TRACKER tracker = make_report(&config);
     struct gs_transfer copy = small;
 
     for (copy.stack = 1; copy.stack <= GS_TRANSFER_SITES; copy.stack++)
@@ -310,13 +308,12 @@ Test(transfers, without_a_place_are_said_to_be)
     cr_expect(strstr(text, "\n2 copies, 200 B, at call sites beyond the first 4,096\n\n"),
               "%s", text);
     free(text);
-    gs_tracker_destroy(tracker);
 }
 
 Test(transfers, in_json)
 {
     struct gs_report_config config;
-    struct gs_tracker *tracker = make_report(&config);
+    OWNED_TRACKER tracker = make_report(&config);
     struct test_bytes bytes = test_export(tracker, config, GS_EXPORT_json, 0);
 
     cr_assert_eq(bytes.status, GS_OK);
@@ -346,7 +343,6 @@ Test(transfers, in_json)
                                  "  },\n"),
               "%s", bytes.data);
     free(bytes.data);
-    gs_tracker_destroy(tracker);
 }
 
 Test(transfers, all_copies_are_summed_by_the_way_they_are_made)

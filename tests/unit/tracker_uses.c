@@ -46,7 +46,7 @@ static void add_and_remove(struct gs_tracker *tracker, uint64_t addr, uint64_t b
 
 Test(uses, the_history_finds_what_an_address_lay_in)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_former former;
 
     cr_expect_eq(gs_tracker_former(tracker, BASE, &former), GS_ERR_NOT_FOUND);
@@ -62,12 +62,11 @@ Test(uses, the_history_finds_what_an_address_lay_in)
     cr_expect_eq(gs_tracker_former(tracker, BASE + 4096, &former), GS_ERR_NOT_FOUND);
     cr_expect_eq(gs_tracker_former(tracker, BASE - 1, &former), GS_ERR_NOT_FOUND);
     cr_expect_eq(gs_tracker_former(NULL, BASE, &former), GS_ERR_NOT_FOUND);
-    gs_tracker_destroy(tracker);
 }
 
 Test(uses, the_last_that_was_gone_is_meant)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_former former;
 
     add_and_remove(tracker, BASE, 65536, 5);
@@ -80,12 +79,11 @@ Test(uses, the_last_that_was_gone_is_meant)
     add_and_remove(tracker, BASE + 1024, 512, 6);
     cr_assert_eq(gs_tracker_former(tracker, BASE + 1100, &former), GS_OK);
     cr_expect_eq(former.allocation.bytes, 512, "of one time, the nearer");
-    gs_tracker_destroy(tracker);
 }
 
 Test(uses, a_new_allocation_ends_what_was_there)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_allocation allocation = test_allocation(BASE, 512);
     struct gs_former former;
 
@@ -95,7 +93,6 @@ Test(uses, a_new_allocation_ends_what_was_there)
     cr_expect(gs_tracker_holds(tracker, BASE));
     cr_expect(gs_tracker_holds(tracker, BASE + 511));
     cr_expect_not(gs_tracker_holds(tracker, BASE + 512));
-    gs_tracker_destroy(tracker);
 }
 
 /* ---- errors -------------------------------------------------------------------------
@@ -103,7 +100,7 @@ Test(uses, a_new_allocation_ends_what_was_there)
 
 Test(uses, of_one_place_are_one_error)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_bad_use use = use_of(GS_ERROR_OVERRUN, BASE, 5000);
     struct gs_error errors[GS_ERRORS_KEPT];
 
@@ -126,12 +123,11 @@ Test(uses, of_one_place_are_one_error)
     cr_expect_eq(errors[0].addr, BASE + 1, "the first is kept");
     for (int i = 1; i < 5; i++)
         cr_expect_eq(errors[i].repeats, 0);
-    gs_tracker_destroy(tracker);
 }
 
 Test(uses, without_stacks_an_address_is_a_place)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_bad_use use = use_of(GS_ERROR_OVERRUN, BASE, 5000);
 
     use.stack = 0;
@@ -141,12 +137,11 @@ Test(uses, without_stacks_an_address_is_a_place)
         use.addr += 512;
     }
     cr_expect_eq(gs_tracker_error_count(tracker), 3);
-    gs_tracker_destroy(tracker);
 }
 
 Test(uses, behind_the_first_32_are_counted)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_bad_use use = use_of(GS_ERROR_STRAY_USE, BASE, 16);
     struct gs_error errors[GS_ERRORS_KEPT];
 
@@ -157,12 +152,11 @@ Test(uses, behind_the_first_32_are_counted)
     use.stack = 32;
     gs_tracker_error_use(tracker, &use);
     cr_expect_eq(gs_tracker_error_count(tracker), 40, "its place is kept");
-    gs_tracker_destroy(tracker);
 }
 
 Test(uses, a_long_name_is_cut)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_bad_use use = use_of(GS_ERROR_STRAY_USE, BASE, 16);
     struct gs_error errors[GS_ERRORS_KEPT];
 
@@ -171,7 +165,6 @@ Test(uses, a_long_name_is_cut)
     gs_tracker_error_use(NULL, &use);
     cr_assert_eq(errors_of(tracker, errors), 1);
     cr_expect_eq(strlen(errors[0].call), GS_CALL_NAME_MAX - 1);
-    gs_tracker_destroy(tracker);
 }
 
 /* ---- the report ---------------------------------------------------------------------
@@ -204,7 +197,7 @@ static void expect_errors(struct gs_tracker *tracker, const char *expected)
 
 Test(uses, after_a_free_say_who_freed_and_who_made_it)
 {
-    struct gs_stacks *stacks = test_stacks();
+    OWNED_STACKS stacks = test_stacks();
     struct gs_tracker *tracker = test_tracker(stacks);
     struct gs_bad_use use = use_of(GS_ERROR_USE_AFTER_FREE, BASE + 1024, 512);
     struct gs_allocation allocation = test_allocation(BASE, 4096);
@@ -242,12 +235,11 @@ Test(uses, after_a_free_say_who_freed_and_who_made_it)
                            "    #0 load_batch                    loader.c:88\n"
                            "    #1 main                          app.c:12\n"
                            "\n");
-    gs_stacks_destroy(stacks);
 }
 
 Test(uses, out_of_bounds_say_by_how_much)
 {
-    struct gs_stacks *stacks = test_stacks();
+    OWNED_STACKS stacks = test_stacks();
     struct gs_tracker *tracker = test_tracker(stacks);
     struct gs_allocation allocation = test_allocation(BASE, 4096);
     struct gs_bad_use use = use_of(GS_ERROR_OVERRUN, BASE + 3072, 2048);
@@ -287,5 +279,4 @@ Test(uses, out_of_bounds_say_by_how_much)
                  "long ago to be remembered\n"
                  "  to be written at 3.00 s by thread 300 (no call stack recorded)\n"
                  "\n");
-    gs_stacks_destroy(stacks);
 }

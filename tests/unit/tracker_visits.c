@@ -48,7 +48,7 @@ static struct visits visit(struct gs_tracker *tracker, size_t stop_at, bool nest
 
 Test(live, is_visited_once_in_order_and_nests)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
 
     for (uint64_t i = 0; i < COUNT; i++) {
         struct gs_allocation one = test_allocation(BASE + (i << 12), 100);
@@ -59,12 +59,11 @@ Test(live, is_visited_once_in_order_and_nests)
     cr_expect(all.rises);
     cr_expect_neq(all.numbers[0], 0);
     cr_expect_eq(visit(tracker, 7, false).count, 7, "stopped");
-    gs_tracker_destroy(tracker);
 }
 
 Test(live, a_reused_slot_has_another_number)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_allocation one = test_allocation(BASE, 100);
     uint64_t last = 0;
 
@@ -76,7 +75,6 @@ Test(live, a_reused_slot_has_another_number)
         last = now.last;
         gs_tracker_remove(tracker, id, NULL);
     }
-    gs_tracker_destroy(tracker);
 }
 
 static enum gs_status around(struct gs_tracker *tracker, uint64_t addr, uint64_t *begin)
@@ -92,7 +90,7 @@ static enum gs_status around(struct gs_tracker *tracker, uint64_t addr, uint64_t
 
 Test(live, is_found_by_each_of_its_bytes_alone)
 {
-    struct gs_tracker *tracker = test_tracker(NULL);
+    OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_allocation indexed = test_allocation(BASE, 4096),
                          by_address = test_allocation(BASE + 4096, 10),
                          unknown = test_allocation(BASE + 8192, 0),
@@ -117,7 +115,6 @@ Test(live, is_found_by_each_of_its_bytes_alone)
     cr_expect_eq(around(tracker, handle.addr + 1, &begin), GS_ERR_NOT_FOUND, "its key");
     gs_tracker_remove(tracker, id, NULL);
     cr_expect_eq(around(tracker, BASE + 5, &begin), GS_ERR_NOT_FOUND, "freed");
-    gs_tracker_destroy(tracker);
 }
 
 /* A thread replaces one record again and again: each visit sees it whole or not. */

@@ -58,7 +58,7 @@ static void expect_windows(struct gs_tracker *tracker, uint32_t count, bool open
 
 Test(windows, of_a_tracker_that_starts_stopped)
 {
-    struct gs_tracker *tracker = tracker_at(true);
+    OWNED_TRACKER tracker = tracker_at(true);
 
     expect_windows(tracker, 0, false, 0, 0, 0);
     switch_at(tracker, 2);
@@ -68,12 +68,11 @@ Test(windows, of_a_tracker_that_starts_stopped)
     for (unsigned i = 0; i < 40; i++)
         switch_at(tracker, 10 + i);
     expect_windows(tracker, 21, false, 2, 48, 49);
-    gs_tracker_destroy(tracker);
 }
 
 Test(windows, of_a_tracker_that_starts_recording)
 {
-    struct gs_tracker *tracker = tracker_at(false);
+    OWNED_TRACKER tracker = tracker_at(false);
     struct gs_tracker_windows windows;
 
     expect_windows(tracker, 1, true, 0, 0, 0);
@@ -85,7 +84,6 @@ Test(windows, of_a_tracker_that_starts_recording)
     cr_expect(windows.switched);
     switch_at(tracker, 4);
     expect_windows(tracker, 2, true, 0, 4, 0);
-    gs_tracker_destroy(tracker);
 }
 
 static char *report(struct gs_tracker *tracker)
@@ -97,7 +95,7 @@ static char *report(struct gs_tracker *tracker)
 
 Test(windows, a_report_says_which_part_of_the_run_it_is_of)
 {
-    struct gs_tracker *tracker = tracker_at(true);
+    OWNED_TRACKER tracker = tracker_at(true);
 
     char *text = report(tracker);
     cr_expect_str_eq(
@@ -124,13 +122,12 @@ Test(windows, a_report_says_which_part_of_the_run_it_is_of)
     cr_expect_not_null(strstr(bytes.data, "\"windows\": 2"));
     cr_expect_not_null(strstr(bytes.data, "\"to_ns\": 9000000000"));
     free(bytes.data);
-    gs_tracker_destroy(tracker);
 }
 
 /* The address was freed, and has an allocation since that nobody told of. */
 Test(windows, a_former_allocation_is_not_blamed)
 {
-    struct gs_tracker *tracker = tracker_at(false);
+    OWNED_TRACKER tracker = tracker_at(false);
     struct gs_allocation allocation = test_allocation(0x1000, 64);
     struct gs_error errors[GS_ERRORS_KEPT];
 
@@ -140,13 +137,12 @@ Test(windows, a_former_allocation_is_not_blamed)
     cr_assert_eq(gs_errors_copy(tracker, errors), 1);
     cr_expect_eq(errors[0].kind, GS_ERROR_INVALID_FREE);
     cr_expect_not(errors[0].has_allocation);
-    gs_tracker_destroy(tracker);
 }
 
 /* A record by address whose free nobody saw: its memory is another's now. */
 Test(windows, a_stale_record_by_address_goes)
 {
-    struct gs_tracker *tracker = tracker_at(false);
+    OWNED_TRACKER tracker = tracker_at(false);
     struct gs_allocation allocation = test_allocation(0x1000, 64);
 
     test_add(tracker, &allocation, false);
@@ -156,7 +152,6 @@ Test(windows, a_stale_record_by_address_goes)
     cr_expect_eq(gs_tracker_remove_address(tracker, 0x1000, NULL, NULL),
                  GS_ERR_NOT_FOUND);
     gs_tracker_pass(NULL, 0x1000, false);
-    gs_tracker_destroy(tracker);
 }
 
 /* --- threads ---------------------------------------------------------------------------
@@ -207,7 +202,7 @@ static void *switch_often(void *tracker)
 
 Test(windows, threads_lose_no_count_while_it_is_switched)
 {
-    struct gs_tracker *tracker = tracker_at(true);
+    OWNED_TRACKER tracker = tracker_at(true);
     pthread_t threads[THREADS], switcher;
 
     cr_assert_eq(pthread_create(&switcher, NULL, switch_often, tracker), 0);
@@ -223,7 +218,6 @@ Test(windows, threads_lose_no_count_while_it_is_switched)
     cr_expect_eq(totals.allocs, totals.frees);
     cr_expect_leq(totals.allocs, THREADS * TURNS);
     cr_expect_eq(gs_tracker_error_count(tracker), 0);
-    gs_tracker_destroy(tracker);
 }
 
 static void restart_at(struct gs_tracker *tracker, unsigned seconds, unsigned ran_s)
@@ -236,7 +230,7 @@ static void restart_at(struct gs_tracker *tracker, unsigned seconds, unsigned ra
  * a peak or an error that a restart keeps, and an id that is used again too early. */
 Test(windows, a_restart_forgets_what_was_recorded)
 {
-    struct gs_tracker *tracker = tracker_at(false);
+    OWNED_TRACKER tracker = tracker_at(false);
     struct gs_allocation by_id = test_allocation(0x1000, 1 << 20);
     struct gs_allocation by_address = test_allocation(0x400000, 4096);
     struct gs_tracker_totals totals;
@@ -273,14 +267,13 @@ Test(windows, a_restart_forgets_what_was_recorded)
         test_export(tracker, test_report_config(), GS_EXPORT_json, 0);
     cr_expect_not_null(strstr(bytes.data, "\"attached\": true"));
     free(bytes.data);
-    gs_tracker_destroy(tracker);
 }
 
 /* Alone sees a second recording whose peaks, its own and that of a stretch, count from
  * the higher peak of the first one. */
 Test(windows, a_restart_forgets_a_higher_peak)
 {
-    struct gs_tracker *tracker = tracker_at(false);
+    OWNED_TRACKER tracker = tracker_at(false);
     struct gs_allocation large = test_allocation(0x400000, 8 << 20);
     struct gs_allocation small = test_allocation(0x1000, 1 << 20);
     struct gs_stretch stretch;
@@ -304,5 +297,4 @@ Test(windows, a_restart_forgets_a_higher_peak)
         gs_peak_free(&peaks[i]);
     }
     gs_tracker_stretch_end(tracker, &stretch);
-    gs_tracker_destroy(tracker);
 }
