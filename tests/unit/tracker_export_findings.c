@@ -10,6 +10,7 @@
 
 #include "tracker/stacks/scopes.h"
 #include "tracker_export_helpers.h"
+#include "tracker_fixture.h"
 
 #define HEAD                                                                             \
     "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"                                       \
@@ -28,38 +29,14 @@
     "      <property name=\"exit_status\" value=\"0\"/>\n"
 #define TAIL "    <system-out/>\n    <system-err/>\n  </testsuite>\n</testsuites>\n"
 
-static struct gs_stacks *stacks;
-static struct gs_tracker *tracker;
-
-static void set_up(void)
-{
-    stacks = test_stacks();
-    tracker = test_tracker(stacks);
-}
-
-static void take_down(void)
-{
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
-}
-
-TestSuite(export_junit, .init = set_up, .fini = take_down);
-TestSuite(export_sarif, .init = set_up, .fini = take_down);
-TestSuite(export_findings, .init = set_up, .fini = take_down);
+TestSuite(export_junit, .init = set_up_tracker, .fini = take_down_tracker);
+TestSuite(export_sarif, .init = set_up_tracker, .fini = take_down_tracker);
+TestSuite(export_findings, .init = set_up_tracker, .fini = take_down_tracker);
 
 /* The findings so far in a format; the caller frees bytes.data. */
 static struct test_bytes exported(enum gs_export_row row)
 {
     return test_export(tracker, test_report_config(), row, 0);
-}
-
-static size_t occurrences(const char *text, const char *word)
-{
-    size_t count = 0;
-
-    for (const char *at = strstr(text, word); at; at = strstr(at + 1, word))
-        count++;
-    return count;
 }
 
 static void expect_has(const struct test_bytes *bytes, const char *text)
@@ -267,8 +244,8 @@ static struct test_bytes run_in_order(bool reverse, enum gs_export_row row)
 {
     static const uintptr_t inner[] = {AT_LOAD, AT_RUN, AT_LOAD_NEXT, AT_TORCH, AT_MINE};
 
-    take_down();
-    set_up();
+    take_down_tracker();
+    set_up_tracker();
     for (size_t i = 0; i < GS_ARRAY_LEN(inner); i++) {
         size_t k = reverse ? GS_ARRAY_LEN(inner) - 1 - i : i;
         test_leak(tracker, 0x1000 * (i + 1), 512, SECONDS(i),
@@ -298,8 +275,8 @@ static const char *fingerprint(uintptr_t frame, uintptr_t other, char out[20])
 {
     static const char key[] = "\"callStack/v1\": \"";
 
-    take_down();
-    set_up();
+    take_down_tracker();
+    set_up_tracker();
     test_leak(tracker, 0x1000, 4096, 0, TEST_STACK(stacks, frame, AT_MAIN));
     if (other)
         test_leak(tracker, 0x8000, 1, 0, TEST_STACK(stacks, other, AT_MAIN));
@@ -308,9 +285,9 @@ static const char *fingerprint(uintptr_t frame, uintptr_t other, char out[20])
     cr_assert_not_null(at);
     memcpy(out, at + strlen(key), 19);
     out[18] = '\0';
-    cr_expect_eq(occurrences(bytes.data, key), other ? 2 : 1);
+    cr_expect_eq(test_occurrences(bytes.data, key), other ? 2 : 1);
     if (other)
-        cr_expect_eq(occurrences(bytes.data, ":2\"}"), 1);
+        cr_expect_eq(test_occurrences(bytes.data, ":2\"}"), 1);
     free(bytes.data);
     return out;
 }
@@ -366,6 +343,7 @@ Test(export_sarif, the_calls_of_an_error)
                *freed = strstr(flows, "{\"message\": {\"text\": \"freed\"}"),
                *twice = strstr(flows, "{\"message\": {\"text\": \"freed again\"}");
     cr_expect(allocated && allocated < freed && freed < twice, "%s", flows);
-    cr_expect_eq(occurrences(strstr(flows, "\"relatedLocations\""), "\"startLine\""), 2);
+    cr_expect_eq(test_occurrences(strstr(flows, "\"relatedLocations\""), "\"startLine\""),
+                 2);
     free(bytes.data);
 }

@@ -85,6 +85,15 @@ struct test_bytes test_export(struct gs_tracker *tracker, struct gs_report_confi
     return test_export_from(tracker, config, &source, test_job(), row, limit);
 }
 
+size_t test_occurrences(const char *text, const char *word)
+{
+    size_t count = 0;
+
+    for (const char *at = strstr(text, word); at; at = strstr(at + 1, word))
+        count++;
+    return count;
+}
+
 struct gs_tracker *test_tally_tracker(struct gs_stacks *stacks)
 {
     static const char *const names[] = {"unknown", "cuMemAlloc"};

@@ -33,6 +33,9 @@ struct test_bytes test_export_from(struct gs_tracker *tracker,
                                    struct gs_export_job job, enum gs_export_row row,
                                    size_t limit);
 
+/* How often the text has the word. */
+size_t test_occurrences(const char *text, const char *word);
+
 /* A tracker that keeps a tally. */
 struct gs_tracker *test_tally_tracker(struct gs_stacks *stacks);
 

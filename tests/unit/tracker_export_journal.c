@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "tracker_export_helpers.h"
+#include "tracker_fixture.h"
 
 /* The two kinds of records, and what each has of test_report_config. */
 #define SUMMARY "SYSLOG_IDENTIFIER=gpushim\nMESSAGE_ID=1419cc9e7f1f4687b91d9e591c92394f\n"
@@ -19,22 +20,7 @@
     "GPUSHIM_VERSION=0.1.0\nGPUSHIM_ENDING=exit 0\nGPUSHIM_RUNNING=false\n"              \
     "GPUSHIM_EXIT_STATUS=0\n"
 
-static struct gs_stacks *stacks;
-static struct gs_tracker *tracker;
-
-static void set_up(void)
-{
-    stacks = test_stacks();
-    tracker = test_tracker(stacks);
-}
-
-static void take_down(void)
-{
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
-}
-
-TestSuite(export_journal, .init = set_up, .fini = take_down);
+TestSuite(export_journal, .init = set_up_tracker, .fini = take_down_tracker);
 
 static struct test_bytes exported(struct gs_report_config config)
 {

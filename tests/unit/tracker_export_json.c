@@ -22,15 +22,6 @@ static void expect_line(const struct test_bytes *bytes, const char *from,
               "found %.*s\nnot   %s", (int)length, found, expected);
 }
 
-static size_t occurrences(const char *text, const char *word)
-{
-    size_t count = 0;
-
-    for (const char *at = strstr(text, word); at; at = strstr(at + 1, word))
-        count++;
-    return count;
-}
-
 #define NO_TOTALS                                                                        \
     "    \"totals\": {\"allocs\": 0, \"frees\": 0, \"failed\": 0, \"live_bytes\": 0, "   \
     "\"live_count\": 0, \"peak_bytes\": 0, \"peak_time_ns\": 0, \"lost_bytes\": 0, "     \
@@ -229,8 +220,8 @@ Test(export_json, what_is_known_from_elsewhere)
                 "\"pool_as_of_ns\": 77, \"not_allocated_via_api_bytes\": 536870912, "
                 "\"pressure\": {\"highest\": \"critical\", \"changes\": 14}, "
                 "\"spilled\": {\"count\": 3, \"peak_bytes\": 4096}}");
-    cr_expect_eq(occurrences(bytes.data, "\"growing\": true"), 1);
-    cr_expect_eq(occurrences(bytes.data, "\"growing\": false"), 2);
+    cr_expect_eq(test_occurrences(bytes.data, "\"growing\": true"), 1);
+    cr_expect_eq(test_occurrences(bytes.data, "\"growing\": false"), 2);
     expect_line(&bytes, "\"allocs\": 6\n", "\"allocs\": 6");
     cr_expect_not_null(strstr(bytes.data, "\"registered_host\": {\n    \"totals\": "
                                           "{\"allocs\": 1,"));
@@ -343,8 +334,8 @@ Test(export_json, thousands_of_places_are_all_there)
     struct test_bytes bytes =
         test_export(tracker, test_report_config(), GS_EXPORT_json, 0);
     cr_assert_eq(bytes.status, GS_OK);
-    cr_expect_eq(occurrences(bytes.data, "\"fate\": "), PLACES);
-    cr_expect_eq(occurrences(bytes.data, "{\"address\": "), PLACES + 1);
+    cr_expect_eq(test_occurrences(bytes.data, "\"fate\": "), PLACES);
+    cr_expect_eq(test_occurrences(bytes.data, "{\"address\": "), PLACES + 1);
     for (unsigned i = 1; i <= PLACES; i += 97) {
         snprintf(text, sizeof text, "{\"bytes\": %u, ", i);
         cr_expect_not_null(strstr(bytes.data, text), "%s", text);

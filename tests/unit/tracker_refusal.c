@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tracker_export_helpers.h"
+#include "tracker_fixture.h"
 
 /* A device of 1 GiB with 900 MiB live, of which a call site has 600. */
 static struct gs_report_refusal plain_refusal(void)
@@ -22,26 +23,16 @@ static struct gs_report_refusal plain_refusal(void)
                                       .elsewhere_bytes = 24 * GS_MIB};
 }
 
-static struct gs_stacks *stacks;
-static struct gs_tracker *tracker;
-
 static void begin(void)
 {
-    stacks = test_stacks();
-    tracker = test_tracker(stacks);
+    set_up_tracker();
     test_leak(tracker, 0x1000, 600 * GS_MIB, SECONDS(1),
               TEST_STACK(stacks, AT_LOAD, AT_MAIN));
     test_leak(tracker, 0x80000000, 300 * GS_MIB, SECONDS(2),
               TEST_STACK(stacks, AT_RUN, AT_MAIN));
 }
 
-static void end(void)
-{
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
-}
-
-TestSuite(refusal, .init = begin, .fini = end);
+TestSuite(refusal, .init = begin, .fini = take_down_tracker);
 
 /* The lines of the report from the device's on, to the empty one. */
 static void expect_lines(struct gs_report_refusal *refusal, const char *expected)

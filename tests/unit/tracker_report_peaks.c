@@ -7,29 +7,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tracker_helpers.h"
+#include "tracker_fixture.h"
 
-static struct gs_tracker *tracker;
-static struct gs_stacks *stacks;
 static struct gs_report_config config;
 
 static void set_up(void)
 {
-    stacks = test_stacks();
-    tracker = test_tracker(stacks);
+    set_up_tracker();
     config = test_report_config();
     config.show_devices = true;
     config.peak_max = 2;
     config.peaks_asked = true;
 }
 
-static void take_down(void)
-{
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
-}
-
-TestSuite(report_peaks, .init = set_up, .fini = take_down);
+TestSuite(report_peaks, .init = set_up, .fini = take_down_tracker);
 
 /* Made now, not at the helper's fixed time. */
 static uint32_t make(uint64_t addr, uint64_t bytes, uint32_t stack)
