@@ -8,6 +8,7 @@
  */
 #include "tracker/cached_parts.h"
 
+#include "gs_compare.h"
 #include "tracker/tracker_internal.h"
 
 #include <stdlib.h>
@@ -392,7 +393,7 @@ static int compare_parts(const void *left, const void *right)
 {
     const struct gs_part *a = left, *b = right;
 
-    return a->addr < b->addr ? -1 : a->addr > b->addr;
+    return GS_RISING(a->addr, b->addr);
 }
 
 /* Copies the parts into a list, without more than it has room for. Returns their

@@ -10,6 +10,7 @@
 
 #include <stdlib.h>
 
+#include "gs_compare.h"
 #include "gs_locks.h"
 #include "tracker/sampling.h"
 
@@ -155,21 +156,11 @@ bool gs_churn_is_much(const struct gs_churn_site *site)
 static int compare(const void *left, const void *right)
 {
     const struct gs_churn_site *a = left, *b = right;
-    bool much = gs_churn_is_much(a);
+    bool a_much = gs_churn_is_much(a), b_much = gs_churn_is_much(b);
 
-    if (much != gs_churn_is_much(b)) {
-        return much ? -1 : 1;
-    }
-    if (a->count != b->count) {
-        return a->count < b->count ? 1 : -1;
-    }
-    if (a->bytes != b->bytes) {
-        return a->bytes < b->bytes ? 1 : -1;
-    }
-    if (a->stack != b->stack) {
-        return a->stack < b->stack ? -1 : 1;
-    }
-    return a->device - b->device;
+    return GS_FALLING(a_much, b_much) ?: GS_FALLING(a->count, b->count) ?:
+        GS_FALLING(a->bytes, b->bytes) ?: GS_RISING(a->stack, b->stack) ?:
+        GS_RISING(a->device, b->device);
 }
 
 struct gs_churn_list gs_churn_copy(struct gs_churn *churn)

@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+#include "gs_compare.h"
 #include "gs_locks.h"
 #include "tracker/growth_copy.h"
 #include "tracker/tracker_internal.h"
@@ -118,10 +119,7 @@ static int by_growth(const void *left, const void *right)
     uint64_t x = a->group.bytes - a->trend.base_bytes;
     uint64_t y = b->group.bytes - b->trend.base_bytes;
 
-    if (a->trend.recent_bytes != b->trend.recent_bytes) {
-        return a->trend.recent_bytes < b->trend.recent_bytes ? 1 : -1;
-    }
-    return x == y ? 0 : x < y ? 1 : -1;
+    return GS_FALLING(a->trend.recent_bytes, b->trend.recent_bytes) ?: GS_FALLING(x, y);
 }
 
 /* Selects the growing call sites. growth->sites and growth->trends are those of the new

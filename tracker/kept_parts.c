@@ -8,6 +8,7 @@
  *
  * Owns: nothing.   Lock: none.   Design: docs/suppressions.md
  */
+#include "gs_compare.h"
 #include "tracker/cached_parts.h"
 
 #include <stdlib.h>
@@ -24,10 +25,7 @@ static int compare_kept(const void *left, const void *right)
 {
     const struct kept *a = left, *b = right;
 
-    if (a->stack != b->stack) {
-        return a->stack < b->stack ? -1 : 1;
-    }
-    return a->number < b->number ? -1 : a->number > b->number;
+    return GS_RISING(a->stack, b->stack) ?: GS_RISING(a->number, b->number);
 }
 
 /* Takes the first kept part of each stack, and whether the stack grew. Returns how many

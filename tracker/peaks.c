@@ -7,6 +7,7 @@
  *
  * Owns, Locks: see peaks.h.   Design: docs/tracker.md, "Peaks"
  */
+#include "gs_compare.h"
 #include "gs_float_mode.h"
 #include "gs_wait.h"
 #include "tracker/likely.h"
@@ -513,26 +514,12 @@ static int compare_places(const void *left, const void *right)
 {
     const struct gs_group *a = &((const struct gs_peak_site *)left)->held;
     const struct gs_group *b = &((const struct gs_peak_site *)right)->held;
+    bool a_placed = gs_peak_is_placed(a), b_placed = gs_peak_is_placed(b);
 
-    if (gs_peak_is_placed(a) != gs_peak_is_placed(b)) {
-        return gs_peak_is_placed(a) ? -1 : 1;
-    }
-    if (a->likely_bytes != b->likely_bytes) {
-        return a->likely_bytes < b->likely_bytes ? 1 : -1;
-    }
-    if (a->bytes != b->bytes) {
-        return a->bytes < b->bytes ? 1 : -1;
-    }
-    if (a->count != b->count) {
-        return a->count < b->count ? 1 : -1;
-    }
-    if (a->stack != b->stack) {
-        return a->stack < b->stack ? -1 : 1;
-    }
-    if (a->lost != b->lost) {
-        return a->lost - b->lost;
-    }
-    return (int)a->api - (int)b->api;
+    return GS_FALLING(a_placed, b_placed) ?:
+        GS_FALLING(a->likely_bytes, b->likely_bytes) ?: GS_FALLING(a->bytes, b->bytes) ?:
+        GS_FALLING(a->count, b->count) ?: GS_RISING(a->stack, b->stack) ?:
+        GS_RISING(a->lost, b->lost) ?: GS_RISING(a->api, b->api);
 }
 
 void gs_peak_sort(struct gs_peak *peak)

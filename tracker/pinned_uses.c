@@ -13,6 +13,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "gs_compare.h"
 #include "gs_locks.h"
 #include "tracker/sampling.h"
 
@@ -277,10 +278,7 @@ static int compare(const void *left, const void *right)
 {
     const struct gs_pinned_site *a = left, *b = right;
 
-    if (a->bytes != b->bytes) {
-        return a->bytes < b->bytes ? 1 : -1;
-    }
-    return a->stack < b->stack ? -1 : a->stack > b->stack;
+    return GS_FALLING(a->bytes, b->bytes) ?: GS_RISING(a->stack, b->stack);
 }
 
 struct gs_pinned_list gs_pinned_uses_copy(struct gs_pinned_uses *uses)

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gs_compare.h"
 #include "gs_float_mode.h"
 #include "gs_locks.h"
 
@@ -169,23 +170,15 @@ static int compare(const void *left, const void *right)
 {
     const struct gs_transfer_site *a = left, *b = right;
 
-    if (a->weight != b->weight) {
-        return a->weight < b->weight ? 1 : -1;
-    }
-    if (a->stack != b->stack) {
-        return a->stack < b->stack ? -1 : 1;
-    }
-    return a->to_host == b->to_host ? strcmp(a->call, b->call) : a->to_host - b->to_host;
+    return GS_FALLING(a->weight, b->weight) ?: GS_RISING(a->stack, b->stack) ?:
+        GS_RISING(a->to_host, b->to_host) ?: strcmp(a->call, b->call);
 }
 
 static int compare_ways(const void *left, const void *right)
 {
     const struct gs_transfer_way *a = left, *b = right;
 
-    if (a->bytes != b->bytes) {
-        return a->bytes < b->bytes ? 1 : -1;
-    }
-    return a < b ? -1 : 1;
+    return GS_FALLING(a->bytes, b->bytes) ?: GS_RISING(a, b);
 }
 
 /* Copies the ways of which there are copies. */

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "gs_compare.h"
 #include "gs_grow.h"
 #include "shim/api/api.h"
 #include "tracker/report/call_site.h"
@@ -145,16 +146,8 @@ static int compare_sites(const void *left, const void *right)
 {
     const struct kept *a = &((const struct part *)left)->site,
                       *b = &((const struct part *)right)->site;
-    const long long keys[][2] = {{a->stack, b->stack},
-                                 {a->device, b->device},
-                                 {a->api, b->api},
-                                 {a->kind, b->kind}};
-    for (size_t i = 0; i < GS_ARRAY_LEN(keys); i++) {
-        if (keys[i][0] != keys[i][1]) {
-            return keys[i][0] < keys[i][1] ? -1 : 1;
-        }
-    }
-    return 0;
+    return GS_RISING(a->stack, b->stack) ?: GS_RISING(a->device, b->device) ?:
+        GS_RISING(a->api, b->api) ?: GS_RISING(a->kind, b->kind);
 }
 
 static int compare_growth(const void *left, const void *right)

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gs_compare.h"
 #include "gs_locks.h"
 #include "shim/record.h"
 
@@ -47,7 +48,7 @@ unsigned gs_graph_node_count, gs_graph_exec_count;
 
 static int order(uint64_t a, uint64_t b)
 {
-    return a < b ? -1 : a > b;
+    return GS_RISING(a, b);
 }
 
 static int order_nodes(const void *left, const void *right)

@@ -9,6 +9,7 @@
  */
 #include "tracker/names/elf_symbols.h"
 
+#include "gs_compare.h"
 #include "tracker/names/debug_file.h"
 
 #include <stdlib.h>
@@ -54,13 +55,8 @@ static int compare_functions(const void *a, const void *b)
 {
     const struct function *left = a, *right = b;
 
-    if (left->begin != right->begin) {
-        return left->begin < right->begin ? -1 : 1;
-    }
-    if (left->rank != right->rank) {
-        return left->rank < right->rank ? -1 : 1;
-    }
-    return left->name < right->name ? -1 : left->name > right->name;
+    return GS_RISING(left->begin, right->begin) ?: GS_RISING(left->rank, right->rank) ?:
+        GS_RISING(left->name, right->name);
 }
 
 /* The end of the code that contains a symbol; 0: it is no code. Without section headers

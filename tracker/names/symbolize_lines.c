@@ -4,6 +4,7 @@
  *
  * Owns:  nothing.   Lock: none, one thread.   Design: docs/stacks.md
  */
+#include "gs_compare.h"
 #include "tracker/names/symbolize_internal.h"
 
 #include "gs_clock.h"
@@ -77,7 +78,7 @@ static int compare_places(const void *a, const void *b)
     if (order != 0) {
         return order;
     }
-    return left->offset < right->offset ? -1 : left->offset > right->offset;
+    return GS_RISING(left->offset, right->offset);
 }
 
 static void take_place(struct gs_symbolizer *symbolizer, struct gs_symbol *symbol,

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gs_compare.h"
 #include "shim/tools/launcher/launcher.h"
 #include "shim/tools/replay/replay.h"
 
@@ -44,10 +45,7 @@ struct sized {
 static int by_size(const void *a, const void *b)
 {
     const struct sized *x = a, *y = b;
-    if (x->bytes != y->bytes) {
-        return x->bytes < y->bytes ? 1 : -1;
-    }
-    return (x->id > y->id) - (x->id < y->id);
+    return GS_FALLING(x->bytes, y->bytes) ?: GS_RISING(x->id, y->id);
 }
 
 /* The largest allocations so far: more than `most` until they are sorted. */

@@ -8,6 +8,7 @@
  *
  * Owns: nothing.   Lock: none.   Source: valgrind, massif/ms_print.in
  */
+#include "gs_compare.h"
 #include "shim/tools/launcher/timeline.h"
 #include "tracker/report/files/export_out.h"
 
@@ -101,17 +102,14 @@ static int by_frame(const void *a, const void *b)
 {
     const struct site *x = a, *y = b;
 
-    return (x->frame > y->frame) - (x->frame < y->frame);
+    return GS_RISING(x->frame, y->frame);
 }
 
 static int by_bytes(const void *a, const void *b)
 {
     const struct node *x = a, *y = b;
 
-    if (x->bytes != y->bytes) {
-        return x->bytes < y->bytes ? 1 : -1;
-    }
-    return (x->sites > y->sites) - (x->sites < y->sites);
+    return GS_FALLING(x->bytes, y->bytes) ?: GS_RISING(x->sites, y->sites);
 }
 
 /* Parts the sites of a node by their frame at `depth`. Returns the nodes, to be freed;

@@ -9,6 +9,7 @@
  * Owns: nothing.   Lock: none.   Source: pytorch, torch/cuda/_memory_viz.py and
  * torch/utils/viz/MemoryViz.js; Python, Lib/pickletools.py (protocol 2)
  */
+#include "gs_compare.h"
 #include "pool/pool.h"
 #include "shim/tools/launcher/timeline.h"
 #include "tracker/report/files/export_out.h"
@@ -354,7 +355,7 @@ static int by_address(const void *a, const void *b)
 {
     const struct block *x = a, *y = b;
 
-    return (x->address > y->address) - (x->address < y->address);
+    return GS_RISING(x->address, y->address);
 }
 
 /* An item of a segment's list. `op`: of which allocation; NULL: of none that is shown. */

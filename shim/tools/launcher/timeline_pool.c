@@ -8,6 +8,7 @@
  *
  * Owns: nothing.   Lock: none.   Design: docs/outputs.md
  */
+#include "gs_compare.h"
 #include "shim/tools/launcher/timeline.h"
 #include "shim/tools/replay/replay_map.h"
 #include "tracker/report/files/export_json_values.h"
@@ -361,10 +362,7 @@ static int by_area(const void *a, const void *b)
     const struct row *x = *(const struct row *const *)a,
                      *y = *(const struct row *const *)b;
 
-    if (x->area != y->area) {
-        return x->area < y->area ? 1 : -1;
-    }
-    return (x->begin > y->begin) - (x->begin < y->begin);
+    return GS_FALLING(x->area, y->area) ?: GS_RISING(x->begin, y->begin);
 }
 
 static int by_address(const void *a, const void *b)
@@ -372,7 +370,7 @@ static int by_address(const void *a, const void *b)
     const struct row *x = *(const struct row *const *)a,
                      *y = *(const struct row *const *)b;
 
-    return (x->begin > y->begin) - (x->begin < y->begin);
+    return GS_RISING(x->begin, y->begin);
 }
 
 void gs_timeline_pool_put(const struct gs_timeline_pool *pool, struct gs_json *json,

@@ -2,6 +2,7 @@
  * timeline_read.c - reads a trace, and takes its call stacks from a report's data.
  * Owns: nothing.   Lock: none.   Design: docs/traces.md
  */
+#include "gs_compare.h"
 #include "shim/tools/launcher/timeline.h"
 
 #include <stdlib.h>
@@ -16,7 +17,7 @@
 static int by_id(const void *a, const void *b)
 {
     const uint32_t *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
+    return GS_RISING(*x, *y);
 }
 
 size_t gs_timeline_stack_number(const struct gs_timeline *timeline,

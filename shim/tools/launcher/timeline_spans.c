@@ -10,6 +10,7 @@
  *
  * Owns: nothing.   Lock: none.   Design: docs/outputs.md
  */
+#include "gs_compare.h"
 #include "shim/tools/launcher/timeline.h"
 #include "shim/tools/replay/replay_map.h"
 #include "tracker/report/files/export_json_values.h"
@@ -242,7 +243,7 @@ static int by_key(const void *a, const void *b)
 {
     const struct gs_replay_map_row *x = a, *y = b;
 
-    return (x->key > y->key) - (x->key < y->key);
+    return GS_RISING(x->key, y->key);
 }
 
 /* By site, then by first moment: differences are small numbers. */

@@ -12,6 +12,7 @@
  * Owns: struct gs_diff.   Lock: none.   Design: docs/outputs.md
  */
 #include "shim/tools/reader/diff.h"
+#include "gs_compare.h"
 #include "shim/tools/reader/moved_paths.h"
 
 #include <stdlib.h>
@@ -417,16 +418,9 @@ static int compare_rows(const void *left, const void *right)
     bool a_grew = a->bytes[1] >= a->bytes[0], b_grew = b->bytes[1] >= b->bytes[0];
     uint64_t a_by = distance(a->bytes[0], a->bytes[1]),
              b_by = distance(b->bytes[0], b->bytes[1]);
-    if (a_grew != b_grew) {
-        return a_grew ? -1 : 1;
-    }
-    if (a_by != b_by) {
-        return (a_by > b_by) == a_grew ? -1 : 1;
-    }
-    if (a->side != b->side) {
-        return a->side > b->side ? -1 : 1;
-    }
-    return (a->place > b->place) - (a->place < b->place);
+    return GS_FALLING(a_grew, b_grew) ?:
+        (a_grew ? GS_FALLING(a_by, b_by) : GS_RISING(a_by, b_by)) ?:
+        GS_FALLING(a->side, b->side) ?: GS_RISING(a->place, b->place);
 }
 
 /* Adds the rows of a class. */

@@ -18,6 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "gs_compare.h"
 #include "gs_page_scan.h"
 #include "shim/tools/reader/living_thread.h"
 
@@ -80,7 +81,7 @@ struct reader {
 static int compare(const void *left, const void *right)
 {
     const struct gs_function_pair *a = left, *b = right;
-    return a->from < b->from ? -1 : a->from > b->from;
+    return GS_RISING(a->from, b->from);
 }
 
 void gs_function_words_sort(struct gs_function_words *words)

@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "gs_compare.h"
 #include "tracker/names/shown_path.h"
 
 /* FNV-1a, and the same with another prime from another start. */
@@ -102,5 +103,5 @@ struct gs_place_key gs_place_key_of(const struct gs_report_file *file,
 int gs_place_key_compare(const struct gs_place_key *a, const struct gs_place_key *b)
 {
     unsigned i = a->words[0] == b->words[0];
-    return (a->words[i] > b->words[i]) - (a->words[i] < b->words[i]);
+    return GS_RISING(a->words[i], b->words[i]);
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gs_compare.h"
 #include "gs_hash.h"
 #include "shim/tools/reader/table_line.h"
 #include "tracker/names/shown_path.h"
@@ -162,15 +163,11 @@ static int compare_totals(struct gs_place_total *a, struct gs_place_total *b)
         return a->sum > b->sum ? -1 : 1;
     }
     for (size_t i = 0; i < a->named && i < b->named; i++) {
-        int order = compare_texts(a->frames[i].function, b->frames[i].function);
-        if (order == 0) {
-            order = gs_path_compare(a->frames[i].path, b->frames[i].path);
-        }
+        int order = compare_texts(a->frames[i].function, b->frames[i].function) ?:
+            gs_path_compare(a->frames[i].path, b->frames[i].path) ?:
+            GS_RISING(a->frames[i].number, b->frames[i].number);
         if (order != 0) {
             return order;
-        }
-        if (a->frames[i].number != b->frames[i].number) {
-            return a->frames[i].number < b->frames[i].number ? -1 : 1;
         }
     }
     int order = compare_texts(a->call, b->call);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gs_compare.h"
 #include "gs_hash.h"
 #include "shim/tools/reader/table_line.h"
 
@@ -77,10 +78,7 @@ void gs_scope_table_add(struct gs_scope_table *table, const struct gs_report_fil
 
 static int compare_totals(struct gs_scope_total *a, struct gs_scope_total *b)
 {
-    if (a->most != b->most) {
-        return a->most > b->most ? -1 : 1;
-    }
-    return strcmp(a->path, b->path);
+    return GS_FALLING(a->most, b->most) ?: strcmp(a->path, b->path);
 }
 
 /* The lowest peak: a process without the scope has none. */
@@ -225,13 +223,9 @@ void gs_scope_table_free(struct gs_scope_table *table)
 static int compare_live(const void *left, const void *right)
 {
     const struct gs_file_scope *a = left, *b = right;
-    if (a->live_bytes != b->live_bytes) {
-        return a->live_bytes > b->live_bytes ? -1 : 1;
-    }
-    if (a->peak_bytes != b->peak_bytes) {
-        return a->peak_bytes > b->peak_bytes ? -1 : 1;
-    }
-    return strcmp(a->path ? a->path : "", b->path ? b->path : "");
+    return GS_FALLING(a->live_bytes, b->live_bytes) ?:
+        GS_FALLING(a->peak_bytes, b->peak_bytes) ?:
+        strcmp(a->path ? a->path : "", b->path ? b->path : "");
 }
 
 void gs_scope_table_of_process(struct gs_report_file *file, struct gs_text *text)

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 
 #include "gs_clock.h"
+#include "gs_compare.h"
 #include "gs_grow.h"
 #include "gs_hash.h"
 #include "shim/settings/output_map.h"
@@ -400,7 +401,7 @@ static void add_row(struct gs_top_list *list, const struct gs_top_file *file, un
 
 static int order_of(double a, double b)
 {
-    return (a > b) - (a < b);
+    return GS_RISING(a, b);
 }
 
 /* The largest first; processes and commands rising. */

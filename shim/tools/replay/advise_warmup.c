@@ -7,6 +7,7 @@
  *
  * Owns: nothing.   Lock: none.
  */
+#include "gs_compare.h"
 #include "shim/tools/replay/advise.h"
 
 #include <stdlib.h>
@@ -47,24 +48,21 @@ static int by_sum(const void *a, const void *b)
 {
     uint64_t x = sum_of(a), y = sum_of(b);
 
-    return (x < y) - (x > y);
+    return GS_FALLING(x, y);
 }
 
 static int by_count(const void *a, const void *b)
 {
     const struct gs_warmup_item *x = a, *y = b;
 
-    if (x->count != y->count) {
-        return x->count < y->count ? 1 : -1;
-    }
-    return (x->bytes < y->bytes) - (x->bytes > y->bytes);
+    return GS_FALLING(x->count, y->count) ?: GS_FALLING(x->bytes, y->bytes);
 }
 
 static int by_size(const void *a, const void *b)
 {
     const struct gs_warmup_item *x = a, *y = b;
 
-    return (x->bytes > y->bytes) - (x->bytes < y->bytes);
+    return GS_RISING(x->bytes, y->bytes);
 }
 
 /* The sizes as items, in the given order; to be freed. */

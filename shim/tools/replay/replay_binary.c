@@ -10,6 +10,7 @@
  *
  * Owns: nothing.   Lock: none.
  */
+#include "gs_compare.h"
 #include "shim/tools/replay/replay_file.h"
 #include "shim/tools/replay/replay_map.h"
 #include "shim/tools/replay/replay_order.h"
@@ -289,7 +290,7 @@ static int by_number(const void *a, const void *b)
 {
     const uint64_t *x = a, *y = b;
 
-    return (*x > *y) - (*x < *y);
+    return GS_RISING(*x, *y);
 }
 
 /* Reads all records. Returns what was found, but for the operations. */

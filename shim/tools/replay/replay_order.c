@@ -14,6 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "gs_compare.h"
+
 #define RECORD_WORDS (offsetof(struct gs_trace_record, seal) / 8)
 #define TAKEN_ONCE   4096 /* slots */
 
@@ -213,10 +215,7 @@ static int by_time(const void *a, const void *b, void *file)
     const uint32_t *x = a, *y = b;
     uint64_t time_x = time_of(file, *x), time_y = time_of(file, *y);
 
-    if (time_x != time_y) {
-        return time_x < time_y ? -1 : 1;
-    }
-    return (*x > *y) - (*x < *y);
+    return GS_RISING(time_x, time_y) ?: GS_RISING(*x, *y);
 }
 
 /* Judges a record, which is sealed as of `number`. */

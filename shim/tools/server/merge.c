@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gs_compare.h"
 #include "gs_grow.h"
 
 #define MOST_LABELS 24u
@@ -194,7 +195,7 @@ static const char *add_sample(struct adding *adding, const char *line, size_t le
 static int compare_hashes(const void *left, const void *right)
 {
     uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-    return (a > b) - (a < b);
+    return GS_RISING(a, b);
 }
 
 /* Returns whether a sample comes twice: in OpenMetrics no reader has to take that. */

@@ -10,6 +10,7 @@
  *
  * Owns: nothing.   Lock: none.   Design: docs/outputs.md
  */
+#include "gs_compare.h"
 #include "tracker/report/files/findings.h"
 
 #include <stdio.h>
@@ -329,10 +330,7 @@ static int compare_names(const void *left, const void *right)
 {
     const struct name *a = left, *b = right;
 
-    if (a->key != b->key) {
-        return a->key < b->key ? -1 : 1;
-    }
-    return a->index < b->index ? -1 : a->index > b->index;
+    return GS_RISING(a->key, b->key) ?: GS_RISING(a->index, b->index);
 }
 
 static void free_cases(struct cases *cases)

@@ -9,6 +9,7 @@
  * Owns: nothing beyond the report's data.   Lock: none.
  * Design: docs/suppressions.md, "Budgets"
  */
+#include "gs_compare.h"
 #include "tracker/report/report_internal.h"
 
 #include <stdio.h>
@@ -227,13 +228,8 @@ static int compare_calls(const void *left, const void *right)
 {
     const struct gs_error *a = left, *b = right;
 
-    if (a->repeats != b->repeats) {
-        return a->repeats < b->repeats ? 1 : -1;
-    }
-    if (a->bytes != b->bytes) {
-        return a->bytes < b->bytes ? 1 : -1;
-    }
-    return a->freed.stack < b->freed.stack ? -1 : a->freed.stack > b->freed.stack;
+    return GS_FALLING(a->repeats, b->repeats) ?: GS_FALLING(a->bytes, b->bytes) ?:
+        GS_RISING(a->freed.stack, b->freed.stack);
 }
 
 /* A call of a rule, as an error. Stacks that were left out are one call site. `likely`:

@@ -3,6 +3,7 @@
  * Owns: a struct gs_export while a report is written.
  * Lock: none; parts of the tracker are read under theirs.   Design: docs/outputs.md
  */
+#include "gs_compare.h"
 #include "tracker/report/export_internal.h"
 
 #include <stdio.h>
@@ -40,28 +41,11 @@ static int compare_samples(const void *left, const void *right)
 {
     const struct gs_sample *a = left, *b = right;
 
-    if (a->live_bytes != b->live_bytes) {
-        return a->live_bytes < b->live_bytes ? 1 : -1;
-    }
-    if (a->alloc_bytes != b->alloc_bytes) {
-        return a->alloc_bytes < b->alloc_bytes ? 1 : -1;
-    }
-    if (a->alloc_count != b->alloc_count) {
-        return a->alloc_count < b->alloc_count ? 1 : -1;
-    }
-    if (a->stack != b->stack) {
-        return a->stack < b->stack ? -1 : 1;
-    }
-    if (a->api != b->api) {
-        return (int)a->api - (int)b->api;
-    }
-    if (a->device != b->device) {
-        return a->device - b->device;
-    }
-    if (a->kind != b->kind) {
-        return a->kind - b->kind;
-    }
-    return a->stream < b->stream ? -1 : a->stream > b->stream;
+    return GS_FALLING(a->live_bytes, b->live_bytes) ?:
+        GS_FALLING(a->alloc_bytes, b->alloc_bytes) ?:
+        GS_FALLING(a->alloc_count, b->alloc_count) ?: GS_RISING(a->stack, b->stack) ?:
+        GS_RISING(a->api, b->api) ?: GS_RISING(a->device, b->device) ?:
+        GS_RISING(a->kind, b->kind) ?: GS_RISING(a->stream, b->stream);
 }
 
 /* Lists the samples as an array. Allocations missing from the tally for lack of memory

@@ -12,6 +12,7 @@
  * Owns: a struct gs_frame_table.   Lock: none.
  * Design: docs/tracker.md
  */
+#include "gs_compare.h"
 #include "tracker/names/frame_kinds.h"
 #include "tracker/report/report_internal.h"
 
@@ -103,7 +104,7 @@ static int compare_ids(const void *left, const void *right)
 {
     uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
 
-    return a < b ? -1 : a > b;
+    return GS_RISING(a, b);
 }
 
 size_t gs_stack_ids_unique(uint32_t *ids, size_t count)
@@ -590,7 +591,7 @@ static int compare_texts(const char *a, const char *b)
 
 static int compare_numbers(uint64_t a, uint64_t b)
 {
-    return a < b ? -1 : a > b;
+    return GS_RISING(a, b);
 }
 
 /* The printed position of a frame without a line. */

@@ -2,6 +2,7 @@
  * report_gather.c - gathers the contents of the report: leaks in groups, errors.
  * Owns: a struct gs_report_data while it is filled.   Lock: none of its own.
  */
+#include "gs_compare.h"
 #include "tracker/likely.h"
 #include "tracker/report/report_internal.h"
 
@@ -141,22 +142,10 @@ static int compare_groups(const void *left, const void *right)
 {
     const struct gs_group *a = left, *b = right;
 
-    if (a->likely_bytes != b->likely_bytes) {
-        return a->likely_bytes < b->likely_bytes ? 1 : -1;
-    }
-    if (a->bytes != b->bytes) {
-        return a->bytes < b->bytes ? 1 : -1;
-    }
-    if (a->count != b->count) {
-        return a->count < b->count ? 1 : -1;
-    }
-    if (a->oldest_ns != b->oldest_ns) {
-        return a->oldest_ns < b->oldest_ns ? -1 : 1;
-    }
-    if (a->stack != b->stack) {
-        return a->stack < b->stack ? -1 : 1;
-    }
-    return (int)a->api - (int)b->api;
+    return GS_FALLING(a->likely_bytes, b->likely_bytes) ?:
+        GS_FALLING(a->bytes, b->bytes) ?: GS_FALLING(a->count, b->count) ?:
+        GS_RISING(a->oldest_ns, b->oldest_ns) ?: GS_RISING(a->stack, b->stack) ?:
+        GS_RISING(a->api, b->api);
 }
 
 void gs_report_sort(struct gs_group *groups, size_t count)

@@ -10,6 +10,7 @@
  * Owns: the names of addresses, during the comparison.   Lock: none.
  * Design: docs/tracker.md
  */
+#include "gs_compare.h"
 #include "tracker/names/frame_kinds.h"
 #include "tracker/report/report_internal.h"
 
@@ -145,10 +146,7 @@ static int compare_hashes(const void *left, const void *right)
 {
     const struct candidate *a = left, *b = right;
 
-    if (a->hash != b->hash) {
-        return a->hash < b->hash ? -1 : 1;
-    }
-    return a->number < b->number ? -1 : a->number > b->number;
+    return GS_RISING(a->hash, b->hash) ?: GS_RISING(a->number, b->number);
 }
 
 /* Sorts the candidates by hash, and drops those whose hash is unique. Returns how many
@@ -195,7 +193,7 @@ static int compare_shown(const void *left, const void *right)
     if (order != 0) {
         return order;
     }
-    return a->number < b->number ? -1 : a->number > b->number;
+    return GS_RISING(a->number, b->number);
 }
 
 /* Joins equal neighbours with the first of them, which is the largest. Returns how many
@@ -259,7 +257,7 @@ static int compare_numbers(const void *left, const void *right)
 {
     const struct candidate *a = left, *b = right;
 
-    return a->number < b->number ? -1 : a->number > b->number;
+    return GS_RISING(a->number, b->number);
 }
 
 bool gs_report_merge(const struct gs_tracker *tracker,

@@ -3,6 +3,7 @@
  * program's own frame (gs_frame_own); the name of a framework without one.
  * Owns: a struct gs_owners.   Lock: none.
  */
+#include "gs_compare.h"
 #include "tracker/names/frame_kinds.h"
 #include "tracker/report/report_internal.h"
 
@@ -133,24 +134,17 @@ static int compare_keys(const void *left, const void *right)
 {
     const struct gs_owner *a = left, *b = right;
 
-    if (a->row != b->row) {
-        return a->row < b->row ? -1 : 1;
-    }
-    if (a->kind != b->kind) {
-        return a->kind < b->kind ? -1 : 1;
-    }
-    return gs_path_compare(a->path, b->path);
+    return GS_RISING(a->row, b->row) ?: GS_RISING(a->kind, b->kind) ?:
+        gs_path_compare(a->path, b->path);
 }
 
 static int compare_owners(const void *left, const void *right)
 {
     const struct gs_owner *a = left, *b = right;
 
-    if (a->row != b->row) {
-        return a->row < b->row ? -1 : 1;
-    }
-    if (a->bytes != b->bytes) {
-        return a->bytes < b->bytes ? 1 : -1;
+    int order = GS_RISING(a->row, b->row) ?: GS_FALLING(a->bytes, b->bytes);
+    if (order != 0) {
+        return order;
     }
     if (!a->path || !b->path) {
         return a->path ? -1 : b->path != NULL;

@@ -2,6 +2,7 @@
  * report_scopes.c - gathers what was allocated in each scope.
  * Owns: nothing.   Lock: none.
  */
+#include "gs_compare.h"
 #include "tracker/report/report_internal.h"
 
 #include <stdlib.h>
@@ -42,10 +43,8 @@ static int compare(const void *a, const void *b)
 {
     const struct gs_report_scope *left = a, *right = b;
 
-    if (left->totals.peak_bytes != right->totals.peak_bytes) {
-        return left->totals.peak_bytes > right->totals.peak_bytes ? -1 : 1;
-    }
-    return strcmp(left->path, right->path);
+    return GS_FALLING(left->totals.peak_bytes, right->totals.peak_bytes)
+               ?: strcmp(left->path, right->path);
 }
 
 void gs_report_scopes_gather(struct gs_tracker *tracker, struct gs_report_scopes *scopes)
