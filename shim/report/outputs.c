@@ -401,7 +401,7 @@ static void send_format(const struct gs_export *export, enum gs_export_row row)
 {
     const struct gs_export_format *format = &gs_export_formats[row];
     struct gs_text message = {0};
-    const struct gs_export_sink sink = gs_outputs_text_sink(&message);
+    const struct gs_export_sink sink = gs_export_text_sink(&message);
     enum gs_status status =
         export ? gs_export_write(export, row, &sink) : GS_ERR_HOST_NOMEM;
     if (message.truncated) {

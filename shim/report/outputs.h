@@ -58,9 +58,6 @@ bool gs_outputs_begin_metrics(const struct gs_options *options,
                               const struct gs_report_device *devices, size_t device_count,
                               struct gs_output_contents *out);
 
-/* Appends to a text; fails when the text is truncated. */
-struct gs_export_sink gs_outputs_text_sink(struct gs_text *into);
-
 /* A report in one format as a text, for the command: it needs no file. */
 struct gs_outputs_text {
     enum gs_export_row row;

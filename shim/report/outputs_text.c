@@ -7,21 +7,10 @@
 #include "shim/report/outputs.h"
 #include "tracker/report/text/text.h"
 
-static bool add_to_text(void *text, const void *data, size_t length)
-{
-    gs_text_add_bytes(text, data, length);
-    return !((struct gs_text *)text)->truncated;
-}
-
-struct gs_export_sink gs_outputs_text_sink(struct gs_text *into)
-{
-    return (struct gs_export_sink){.write = add_to_text, .self = into};
-}
-
 static void write_text(void *self, const struct gs_export *export, struct gs_text *names)
 {
     const struct gs_outputs_text *text = self;
-    const struct gs_export_sink sink = gs_outputs_text_sink(text->into);
+    const struct gs_export_sink sink = gs_export_text_sink(text->into);
     (void)names;
     if (!export || gs_export_write(export, text->row, &sink) != GS_OK) {
         gs_text_free(text->into);

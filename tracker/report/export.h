@@ -20,6 +20,10 @@ struct gs_export_sink {
     void *self;
 };
 
+struct gs_text;
+/* Appends to a text; fails when the text is truncated. */
+struct gs_export_sink gs_export_text_sink(struct gs_text *text);
+
 /* A row of export_formats.def. */
 struct gs_export_format {
     char name[16];      /* the user's word for it */

@@ -57,12 +57,6 @@ static bool write_text(struct gs_text *text, bool plain)
 
 /* ---- JSON -------------------------------------------------------------------------- */
 
-static bool add_bytes(void *text, const void *data, size_t length)
-{
-    gs_text_add_bytes(text, data, length);
-    return !((struct gs_text *)text)->truncated;
-}
-
 /* Begins an object of one of gpushim's schemas; members and end_json follow. */
 static void begin_json(struct gs_json *json, const struct gs_export_sink *sink,
                        const char *schema, enum gs_report_of of)
@@ -137,7 +131,7 @@ static bool write_diff(const struct gs_diff *diff, const struct gs_report_file f
     const char *const *paths = (const char *const *)arguments->command;
     unsigned most = (unsigned)gs_state_settings()->leak_max;
     struct gs_text text = {0};
-    struct gs_export_sink sink = {.write = add_bytes, .self = &text};
+    struct gs_export_sink sink = gs_export_text_sink(&text);
     struct gs_json json;
     if (arguments->json) {
         begin_json(&json, &sink, "gpushim-diff", files[0].of);
@@ -367,7 +361,7 @@ static void write_markdown(struct merge *merge, struct gs_text *text)
 
 static void write_json(struct merge *merge, struct gs_text *text)
 {
-    struct gs_export_sink sink = {.write = add_bytes, .self = text};
+    struct gs_export_sink sink = gs_export_text_sink(text);
     struct gs_json json;
     begin_json(&json, &sink, "gpushim-merge", merge->of);
     gs_place_table_json(&merge->places, &json);

@@ -386,15 +386,9 @@ static const char *put_run(const struct gs_export_sink *page, const char *rest,
     return rest;
 }
 
-static bool add_to_text(void *text, const void *data, size_t length)
-{
-    gs_text_add_bytes(text, data, length);
-    return !((struct gs_text *)text)->truncated;
-}
-
 void gs_html_of_report(const char *json, struct gs_text *out)
 {
-    const struct gs_export_sink sink = {.write = add_to_text, .self = out};
+    const struct gs_export_sink sink = gs_export_text_sink(out);
     const char *rest = put_until(&sink, gs_view_page, report_tag);
     put_json(&sink, json);
     rest = put_until(&sink, rest, timeline_tag);

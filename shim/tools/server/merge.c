@@ -107,17 +107,11 @@ static size_t family_of(const char *name, size_t length)
 
 /* ---- the labels of a process ------------------------------------------------------- */
 
-static bool add_text(void *text, const void *data, size_t length)
-{
-    gs_text_add_bytes(text, data, length);
-    return !((struct gs_text *)text)->truncated;
-}
-
 /* Returns false if there is no memory. */
 static bool put_own(struct adding *adding)
 {
     const struct gs_merge_labels *labels = adding->labels;
-    const struct gs_export_sink sink = {.write = add_text, .self = &adding->own};
+    const struct gs_export_sink sink = gs_export_text_sink(&adding->own);
     const char *const rows[][2] = {{"program", labels->program},
                                    {"namespace", labels->namespace},
                                    {"pod", labels->pod},

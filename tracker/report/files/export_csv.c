@@ -46,16 +46,10 @@ struct table {
 
 /* ---- one row ---------------------------------------------------------------------- */
 
-static bool add_bytes(void *text, const void *data, size_t length)
-{
-    gs_text_add_bytes(text, data, length);
-    return !((struct gs_text *)text)->truncated;
-}
-
 static struct gs_export_out *begin(struct text *text)
 {
     text->bytes.length = 0;
-    text->sink = (struct gs_export_sink){.write = add_bytes, .self = &text->bytes};
+    text->sink = gs_export_text_sink(&text->bytes);
     gs_out_begin(&text->out, &text->sink);
     return &text->out;
 }

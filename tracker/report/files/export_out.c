@@ -8,6 +8,18 @@
 #include <string.h>
 
 #include "gs_date.h"
+#include "tracker/report/text/text.h"
+
+static bool add_to_text(void *text, const void *data, size_t length)
+{
+    gs_text_add_bytes(text, data, length);
+    return !((struct gs_text *)text)->truncated;
+}
+
+struct gs_export_sink gs_export_text_sink(struct gs_text *text)
+{
+    return (struct gs_export_sink){.write = add_to_text, .self = text};
+}
 
 void gs_out_begin(struct gs_export_out *out, const struct gs_export_sink *sink)
 {
