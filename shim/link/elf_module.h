@@ -143,6 +143,18 @@ void gs_elf_functions_span(const struct gs_module_ref *module,
 bool gs_elf_same_name(const char *a, const char *b);
 bool gs_elf_begins_with(const char *name, const char *prefix);
 
+/* The part of a path after its last slash, likewise. */
+static inline const char *gs_elf_file_name(const char *path)
+{
+    const char *file = path;
+    for (; *path; path++) {
+        if (*path == '/') {
+            file = path + 1;
+        }
+    }
+    return file;
+}
+
 /* The module's soname, or NULL. */
 const char *gs_elf_soname(const struct gs_module_ref *module);
 

@@ -36,24 +36,14 @@ static struct gs_module_ref module_of(const struct link_map *map)
     return (struct gs_module_ref){.base = map->l_addr, .dynamic = map->l_ld};
 }
 
-static const char *file_of(const char *path)
-{
-    const char *file = path;
-    for (; *path; path++) {
-        if (*path == '/') {
-            file = path + 1;
-        }
-    }
-    return file;
-}
-
 /* Returns true if a DT_NEEDED entry means this module. */
 static bool is_needed(const struct module *module, const char *needed)
 {
     const char *path = module->map->l_name;
     return (module->soname && gs_elf_same_name(module->soname, needed)) ||
-           (path && (gs_elf_same_name(path, needed) ||
-                     (!module->soname && gs_elf_same_name(file_of(path), needed))));
+           (path &&
+            (gs_elf_same_name(path, needed) ||
+             (!module->soname && gs_elf_same_name(gs_elf_file_name(path), needed))));
 }
 
 static void append(unsigned index)

@@ -22,17 +22,6 @@ static unsigned long long
 static struct gs_loaded seen; /* by the thread that has set `reading` */
 static bool reading;          /* atomic */
 
-static const char *file_of(const char *path)
-{
-    const char *file = path;
-    for (; *path; path++) {
-        if (*path == '/') {
-            file = path + 1;
-        }
-    }
-    return file;
-}
-
 struct row {
     char file[32];
     unsigned kind;
@@ -45,7 +34,7 @@ static const struct row *row_of(const char *path)
 #define GS_LIBRARY(file, what, how) {file, GS_LIBRARY_##what},
 #include "shim/link/libraries.def"
     };
-    const char *file = file_of(path);
+    const char *file = gs_elf_file_name(path);
     for (size_t i = 0; i < GS_ARRAY_LEN(rows); i++) {
         if (gs_elf_begins_with(file, rows[i].file)) {
             return &rows[i];
@@ -80,7 +69,7 @@ static void add(const char *path)
         return;
     }
     if (row->kind & GS_LIBRARY_LAUNCHES) {
-        gs_known_end_proof(file_of(path));
+        gs_known_end_proof(gs_elf_file_name(path));
     }
     record_library(row->file, row->kind);
 }

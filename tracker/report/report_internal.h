@@ -256,7 +256,9 @@ const char *gs_report_families(const struct gs_symbol_request *frames, unsigned 
 
 /* Path of the module of a resolved frame; NULL or "" where unknown. */
 const char *gs_report_frame_module_path(const struct gs_symbol_request *request);
-/* Its base name; "" where unknown. */
+/* The path that a frame's place is shown with: of its file, else of its module. */
+const char *gs_report_frame_path(const struct gs_symbol_request *request);
+/* The base name of the module; "" where unknown. */
 const char *gs_report_frame_module(const struct gs_symbol_request *request);
 
 /* Returns true for a runtime function of the configuration. `symbol` may be NULL. */

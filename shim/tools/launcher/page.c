@@ -6,25 +6,17 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "shim/settings/output_ours.h"
 #include "shim/tools/launcher/launcher.h"
+#include "shim/tools/reader/report_file.h"
 #include "shim/tools/reader/state_open.h"
 #include "shim/tools/replay/foreign.h"
 #include "shim/tools/replay/replay_trace.h"
 #include "tracker/report/text/text.h"
 
 #define CANNOT_WRITE 1
-
-/* Returns whether both names are of one file. */
-static bool is_same(const char *a, const char *b)
-{
-    struct stat of_a, of_b;
-    return stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev &&
-           of_a.st_ino == of_b.st_ino;
-}
 
 void gs_page_open(struct gs_page *page, const char *what, const char *path,
                   char *const *sources)
@@ -36,7 +28,7 @@ void gs_page_open(struct gs_page *page, const char *what, const char *path,
         return;
     }
     for (; *sources; sources++) {
-        if (is_same(*sources, path)) {
+        if (gs_is_same_file(*sources, path)) {
             gs_launcher_fail(GS_EXIT_USAGE,
                              "%s: the %s would replace one of its input files", path,
                              what);

@@ -4,7 +4,6 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "shim/tools/reader/diff.h"
 #include "shim/tools/reader/named_frame.h"
@@ -52,13 +51,6 @@ static void name_program(const struct gs_report_file *file, char out[128])
     snprintf(out, 128, "%.*s", length, name);
 }
 
-static bool is_same_file(const char *a, const char *b)
-{
-    struct stat of_a, of_b;
-    return stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev &&
-           of_a.st_ino == of_b.st_ino;
-}
-
 static void write_file(const struct gs_report_file *file, const char *path, char letter,
                        struct gs_text *text)
 {
@@ -99,7 +91,7 @@ static void write_head(const struct gs_diff *diff, const struct gs_report_file f
     write_file(&files[1], paths[1], 'B', text);
     name_program(&files[0], programs[0]);
     name_program(&files[1], programs[1]);
-    if (is_same_file(paths[0], paths[1])) {
+    if (gs_is_same_file(paths[0], paths[1])) {
         gs_text_add(text, "Note: A and B are the same file\n");
     } else if (strcmp(programs[0], programs[1]) != 0) {
         gs_text_add(text, "Note: different programs: %s and %s\n", programs[0],

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "gs_grow.h"
 #include "shim/settings/read_file.h"
@@ -66,6 +67,13 @@ static const char *skip_string(const char *at)
         at += *at == '\\' && at[1];
     }
     return at + (*at == '"');
+}
+
+bool gs_is_same_file(const char *a, const char *b)
+{
+    struct stat of_a, of_b;
+    return stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev &&
+           of_a.st_ino == of_b.st_ino;
 }
 
 /* Returns whether a member of this name and value begins at `at`, both as in the text. */

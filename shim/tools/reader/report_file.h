@@ -22,6 +22,9 @@ extern const char gs_report_file_is_text[];
 /* Returns whether the reason is that of a report or state file that ends too early. */
 bool gs_report_file_is_cut(const char *problem);
 
+/* Returns whether both names are of one file. */
+bool gs_is_same_file(const char *a, const char *b);
+
 /* Memory of one call site. */
 struct gs_file_place {
     uint64_t bytes, count;

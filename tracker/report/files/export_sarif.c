@@ -251,18 +251,10 @@ static void put_logical(struct sarif *sarif, const struct gs_symbol_request *fra
     gs_json_close(json, ']');
 }
 
-/* The file of a frame, or its module; NULL: neither is known. */
-static const char *path_of(const struct gs_symbol_request *frame)
-{
-    const char *file = frame->result.file;
-
-    return file && file[0] ? file : gs_report_frame_module_path(frame);
-}
-
 /* Writes the members of a location. */
 static void put_frame(struct sarif *sarif, const struct gs_symbol_request *frame)
 {
-    const char *path = path_of(frame);
+    const char *path = gs_report_frame_path(frame);
 
     put_physical(sarif, path, path == frame->result.file ? frame->result.line : 0);
     put_logical(sarif, frame);
@@ -338,7 +330,7 @@ static void put_locations(struct sarif *sarif, const struct gs_finding *finding)
         gs_export_frame(export, gs_export_stack(export, finding->stack), 0);
     struct gs_json *json = &sarif->json;
 
-    bool placed = frame && path_of(frame) && path_of(frame)[0];
+    bool placed = frame && gs_report_frame_path(frame) && gs_report_frame_path(frame)[0];
 
     if (!frame && !export->job->program) {
         return;

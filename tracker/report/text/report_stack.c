@@ -32,21 +32,12 @@ static const char *frame_name(const struct gs_symbol_request *frame, char out[NA
     return out;
 }
 
-/* The path that a frame's place is shown with: of its file, else of its module; NULL:
- * neither is known. */
-static const char *frame_path(const struct gs_symbol_request *frame)
-{
-    const char *file = frame->result.file;
-
-    return file && file[0] ? file : gs_report_frame_module_path(frame);
-}
-
 /* Writes "leaky.c:30", or "libfoo.so+0x12ab"; nothing if neither is known. */
 static void write_place(struct gs_text *text, struct gs_shown_paths *paths,
                         const struct gs_symbol_request *frame)
 {
     const struct gs_symbol *symbol = &frame->result;
-    const char *path = frame_path(frame);
+    const char *path = gs_report_frame_path(frame);
     uint64_t offset = symbol->offset;
 
     if (!path || !path[0]) {
@@ -159,7 +150,7 @@ static void write_frames(const struct gs_report_writer *writer,
             continue;
         }
         frame_name(&stack->frames[i], name);
-        const char *path = frame_path(&stack->frames[i]);
+        const char *path = gs_report_frame_path(&stack->frames[i]);
         bool has_place = path && path[0];
         int left = width - (int)gs_printable_columns(name);
         gs_text_add(writer->text, "%s    #%-*u %s%*s", writer->prefix, digits, i, name,
@@ -210,7 +201,7 @@ void gs_report_put_where(const struct gs_symbol_request *frame,
     struct gs_symbol_request own = *frame;
 
     own.inlined = false; /* without the mark: the line's form is fixed */
-    const char *path = frame_path(&own);
+    const char *path = gs_report_frame_path(&own);
     gs_text_add(out, "at %s%s", frame_name(&own, name), path && path[0] ? " " : "");
     write_place(out, paths, &own);
 }
@@ -258,7 +249,7 @@ void gs_report_stack_paths(const struct gs_report_config *config,
         if (run != 0) {
             i += run - 1;
         } else {
-            gs_shown_paths_add(paths, frame_path(&whole.frames[i]));
+            gs_shown_paths_add(paths, gs_report_frame_path(&whole.frames[i]));
         }
     }
 }

@@ -25,6 +25,13 @@ const char *gs_report_frame_module_path(const struct gs_symbol_request *request)
                : request->result.module;
 }
 
+const char *gs_report_frame_path(const struct gs_symbol_request *request)
+{
+    const char *file = request->result.file;
+
+    return file && file[0] ? file : gs_report_frame_module_path(request);
+}
+
 const char *gs_report_frame_module(const struct gs_symbol_request *request)
 {
     return gs_module_base_name(gs_report_frame_module_path(request));
