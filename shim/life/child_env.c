@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 
+#include "gs_string.h"
 #include "shim/settings/options.h"
 #include "shim/settings/options_table.h"
 
@@ -35,12 +36,6 @@ static bool has_preload(char *const *env)
     return false;
 }
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 void gs_child_env_start(char *const *env, bool given)
 {
     const struct gs_option *option = &gs_options_table[GS_OPTION_ROW_follow_children];
@@ -53,7 +48,7 @@ void gs_child_env_start(char *const *env, bool given)
         return;
     }
     if (dladdr(own_name, &self) && self.dli_fname) {
-        (void)snprintf(own_name, sizeof(own_name), "%s", base_name(self.dli_fname));
+        (void)snprintf(own_name, sizeof(own_name), "%s", gs_file_name(self.dli_fname));
     }
 }
 

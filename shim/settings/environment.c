@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "gs_string.h"
 #include "shim/settings/thread.h"
 
 static char *const *replaced; /* atomic; NULL: the process's own */
@@ -25,19 +26,14 @@ __attribute__((constructor(101))) static void learn_initial(int count, char **ar
     initial = arguments ? arguments + count + 1 : NULL;
 }
 
-static inline bool begins_with(const char *entry, const char *prefix)
-{
-    return entry[0] == prefix[0] && strncmp(entry, prefix, strlen(prefix)) == 0;
-}
-
 static inline bool is_own(const char *entry)
 {
-    return begins_with(entry + (entry[0] == '_'), "GPUSHIM_");
+    return gs_starts_with(entry + (entry[0] == '_'), "GPUSHIM_");
 }
 
 static bool has_preload(char *const *variables)
 {
-    while (variables && *variables && !begins_with(*variables, "LD_PRELOAD=")) {
+    while (variables && *variables && !gs_starts_with(*variables, "LD_PRELOAD=")) {
         variables++;
     }
     return variables && *variables;

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "gs_string.h"
 #include "shim/settings/link_open.h"
 #include "shim/settings/log.h"
 #include "shim/settings/output.h"
@@ -103,7 +104,7 @@ static int create_data(struct gs_output_map *file)
 static size_t name_text(const struct gs_output_map *file, char text[NAME_TEXT])
 {
     int length = snprintf(text, NAME_TEXT, "%s%s\n", GS_OUTPUT_MAP_MAGIC,
-                          gs_output_map_base(file->data_path));
+                          gs_file_name(file->data_path));
 
     return (size_t)length;
 }

@@ -66,8 +66,6 @@ size_t gs_output_map_name_length(const char *path);
  * whole folder finds the data by NAME. */
 bool gs_output_map_is_data(const char *path);
 
-/* The path's last part. */
-const char *gs_output_map_base(const char *path);
 /* The path of a file's data file; turn: 1, or more if that name is taken. False, with
  * errno: too long. */
 bool gs_output_map_data_path(const char *path, unsigned turn, char out[PATH_MAX]);

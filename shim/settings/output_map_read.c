@@ -2,6 +2,7 @@
  * output_map_read.c - finds the data file of a file that is read (output_map.h).
  * Owns:  nothing.   Lock: none.
  */
+#include "gs_string.h"
 #include "shim/settings/output_map.h"
 
 #include <errno.h>
@@ -19,16 +20,9 @@
 
 #define MAGIC_BYTES (sizeof(GS_OUTPUT_MAP_MAGIC) - 1)
 
-const char *gs_output_map_base(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
-}
-
 bool gs_output_map_data_path(const char *path, unsigned turn, char out[PATH_MAX])
 {
-    const char *base = gs_output_map_base(path);
+    const char *base = gs_file_name(path);
     int folder = (int)(base - path);
     int length = turn == 1 ? snprintf(out, PATH_MAX, "%.*s%.*s.data", folder, path,
                                       BASE_BYTES, base)
@@ -95,7 +89,7 @@ static const char *path_of(int fd, const char *given, char out[PATH_MAX])
 static bool find_data(const char *given, int fd, struct paths *paths)
 {
     char text[MAGIC_BYTES + NAME_MAX + 2] = "";
-    const char *path = path_of(fd, given, paths->name), *base = gs_output_map_base(path);
+    const char *path = path_of(fd, given, paths->name), *base = gs_file_name(path);
     const char *name = text + MAGIC_BYTES;
     struct stat info;
     ssize_t length = 0;

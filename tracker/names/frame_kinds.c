@@ -4,6 +4,7 @@
  */
 #include "tracker/names/frame_kinds.h"
 
+#include "gs_string.h"
 #include "tracker/names/rust_name.h"
 
 #include <string.h>
@@ -41,12 +42,6 @@ const char *gs_frame_family_name(unsigned family)
     return names[family < GS_FAMILIES ? family : 0];
 }
 
-static bool starts_with(const char *text, const char *prefix)
-{
-    return (text[0] == prefix[0] || prefix[0] == '\0') &&
-           strncmp(text, prefix, strlen(prefix)) == 0;
-}
-
 const char *gs_frame_package(const char *path)
 {
     static const char folder[] = "-packages/";
@@ -65,7 +60,7 @@ static const char *in_python(const char *path)
     static const char folder[] = "/python3.";
     const char *found = strstr(path, folder), *end;
 
-    if (starts_with(path, "<frozen ")) {
+    if (gs_starts_with(path, "<frozen ")) {
         return "";
     }
     if (!found || gs_frame_package(path)) {
@@ -102,7 +97,7 @@ static struct known known_file(const char *path)
  * name is not a mangled one. */
 static const char *first_name(const char *linkage)
 {
-    if (!starts_with(linkage, "_Z")) {
+    if (!gs_starts_with(linkage, "_Z")) {
         return "";
     }
     linkage += 2;
@@ -154,7 +149,7 @@ static bool fits(size_t row, const char *text, const struct known *known)
     case BY_SOURCE:
         return strstr(text, pattern) != NULL;
     default:
-        return starts_with(text, pattern);
+        return gs_starts_with(text, pattern);
     }
 }
 

@@ -16,6 +16,7 @@
  *   - waitpid for this child only; if the program ignores SIGCHLD or reaps everything,
  *     ECHILD means that the child is gone. It is killed only while it is certainly ours.
  */
+#include "gs_string.h"
 #include "gs_wait.h"
 #include "tracker/names/child_waits.h"
 #include "tracker/names/helper_process.h"
@@ -46,14 +47,9 @@ struct line_buffer {
     char text[];
 };
 
-static bool starts_with(const char *text, const char *prefix)
-{
-    return strncmp(text, prefix, strlen(prefix)) == 0;
-}
-
-/* The strings are the program's own; only the array is new. NULL: no memory. */
 char *const *(*gs_helper_variables)(void);
 
+/* The strings are the program's own; only the array is new. NULL: no memory. */
 static char **clean_environment(void)
 {
     char *const *all = gs_helper_variables != NULL ? gs_helper_variables() : environ;
@@ -68,8 +64,9 @@ static char **clean_environment(void)
         return NULL;
     }
     for (size_t i = 0; i < count; i++) {
-        if (!starts_with(all[i], "LD_PRELOAD=") && !starts_with(all[i], "GPUSHIM_") &&
-            !starts_with(all[i], "DEBUGINFOD_URLS=")) {
+        if (!gs_starts_with(all[i], "LD_PRELOAD=") &&
+            !gs_starts_with(all[i], "GPUSHIM_") &&
+            !gs_starts_with(all[i], "DEBUGINFOD_URLS=")) {
             clean[kept++] = all[i];
         }
     }
@@ -125,7 +122,7 @@ static char *find_program(const char *name, char *const *variables)
     const char *folders = "/usr/bin:/bin";
 
     for (; *variables != NULL; variables++) {
-        if (starts_with(*variables, "PATH=")) {
+        if (gs_starts_with(*variables, "PATH=")) {
             folders = *variables + strlen("PATH=");
             break;
         }

@@ -15,6 +15,7 @@
 #include "tracker/names/line_helper.h"
 
 #include "gs_clock.h"
+#include "gs_string.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -292,9 +293,7 @@ static enum gs_status run_addr2line(const char *program, uint64_t deadline_ns,
 
 static bool is_addr2line(const char *program)
 {
-    const char *slash = strrchr(program, '/');
-
-    return strstr(slash != NULL ? slash + 1 : program, "addr2line") != NULL;
+    return strstr(gs_file_name(program), "addr2line") != NULL;
 }
 
 /* Returns true if an answer has a line, and the names of all inlined functions. */

@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "gs_string.h"
+
 /* Brackets nested deeper, and commas beyond, are not looked at. */
 #define NEST_MAX   48u
 #define COMMAS_MAX 4u
@@ -23,11 +25,6 @@ struct nest {
     char close[NEST_MAX];
     unsigned depth;
 };
-
-static bool starts_with(const char *text, const char *prefix)
-{
-    return strncmp(text, prefix, strlen(prefix)) == 0;
-}
 
 static bool is_word(char c)
 {
@@ -47,11 +44,12 @@ static size_t operator_length(const char *name, const char *at)
         "-",  "*",  "/",   "%",  "^",   "&",   "|",   "~",  ",",  "\"\""};
     size_t length = sizeof(word) - 1;
 
-    if (!starts_with(at, word) || (at > name && is_word(at[-1])) || is_word(at[length])) {
+    if (!gs_starts_with(at, word) || (at > name && is_word(at[-1])) ||
+        is_word(at[length])) {
         return 0;
     }
     for (size_t i = 0; i < GS_ARRAY_LEN(symbols); i++) {
-        if (starts_with(at + length, symbols[i])) {
+        if (gs_starts_with(at + length, symbols[i])) {
             length += strlen(symbols[i]);
             break;
         }
@@ -68,10 +66,10 @@ static size_t piece_length(const char *name, const char *at)
     if (length != 0) {
         return length;
     }
-    if (starts_with(at, nameless)) {
+    if (gs_starts_with(at, nameless)) {
         return sizeof(nameless) - 1;
     }
-    return starts_with(at, "->") ? 2 : 1;
+    return gs_starts_with(at, "->") ? 2 : 1;
 }
 
 /* Returns the bracket that closes `c`; 0: none opens. */
@@ -138,7 +136,7 @@ static bool is_default(const char *argument)
                                      "std::equal_to<",  "std::default_delete<"};
 
     for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {
-        if (starts_with(argument, names[i])) {
+        if (gs_starts_with(argument, names[i])) {
             return true;
         }
     }
@@ -193,7 +191,7 @@ static size_t version_length(const char *text, size_t used, const char *at)
         return 0;
     }
     for (size_t i = 0; i < GS_ARRAY_LEN(versions); i++) {
-        if (starts_with(at, versions[i])) {
+        if (gs_starts_with(at, versions[i])) {
             return strlen(versions[i]);
         }
     }

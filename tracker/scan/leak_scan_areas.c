@@ -8,6 +8,7 @@
  * Owns: nothing.   Lock: none.
  */
 #include "gs_read_text.h"
+#include "gs_string.h"
 #include "tracker/scan/leak_scan_internal.h"
 
 #include <dirent.h>
@@ -22,11 +23,6 @@
 /* Alignment of glibc's heaps for threads other than the first: such a mapping is no
  * stack. */
 #define ARENA_BYTES ((uintptr_t)64 << 20)
-
-static bool starts_with(const char *text, const char *prefix)
-{
-    return strncmp(text, prefix, strlen(prefix)) == 0;
-}
 
 /* Returns the stack pointer of a thread that waits in the kernel; 0: the thread runs, or
  * the kernel does not tell. */
@@ -93,18 +89,18 @@ static uintptr_t lowest_top(const struct gs_scan_stacks *stacks, uintptr_t begin
 /* Returns true for shared memory without a file on disk. */
 static bool is_memory(const char *path)
 {
-    return starts_with(path, "/dev/zero") || starts_with(path, "/dev/shm/") ||
-           starts_with(path, "/memfd:") || starts_with(path, "/SYSV") ||
-           starts_with(path, "/anon_hugepage");
+    return gs_starts_with(path, "/dev/zero") || gs_starts_with(path, "/dev/shm/") ||
+           gs_starts_with(path, "/memfd:") || gs_starts_with(path, "/SYSV") ||
+           gs_starts_with(path, "/anon_hugepage");
 }
 
 /* Returns true for a driver's mapping: reading one may have side effects. */
 static bool is_device(const char *path)
 {
-    return (starts_with(path, "/dev/") && !is_memory(path)) ||
-           starts_with(path, "/sys/") || starts_with(path, "/proc/") ||
-           starts_with(path, "anon_inode:") || starts_with(path, "/dmabuf") ||
-           starts_with(path, "socket:") || starts_with(path, "[v");
+    return (gs_starts_with(path, "/dev/") && !is_memory(path)) ||
+           gs_starts_with(path, "/sys/") || gs_starts_with(path, "/proc/") ||
+           gs_starts_with(path, "anon_inode:") || gs_starts_with(path, "/dmabuf") ||
+           gs_starts_with(path, "socket:") || gs_starts_with(path, "[v");
 }
 
 bool gs_scan_take_line(struct gs_scan_lines *lines, const char *line,

@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "gs_string.h"
 #include "shim/coverage.h"
 #include "shim/tools/launcher/launcher.h"
 
@@ -144,8 +145,7 @@ static bool interpreter_of(const char *path, char out[PATH_MAX])
     if (!word) {
         return false;
     }
-    const char *name = strrchr(word, '/');
-    if (strcmp(name ? name + 1 : word, "env") == 0) {
+    if (strcmp(gs_file_name(word), "env") == 0) {
         do {
             word = strtok_r(rest, " \t", &rest);
         } while (word && (word[0] == '-' || strchr(word, '=')));
@@ -376,8 +376,7 @@ static bool has_other_rights(const char *path)
 
 static bool is_dynamic_linker(const char *path)
 {
-    const char *name = strrchr(path, '/');
-    name = name ? name + 1 : path;
+    const char *name = gs_file_name(path);
     return strncmp(name, "ld-", 3) == 0 || strncmp(name, "ld64", 4) == 0 ||
            strcmp(name, "ld.so") == 0;
 }

@@ -19,6 +19,7 @@
 #include "gs_clock.h"
 #include "gs_grow.h"
 #include "gs_read_text.h"
+#include "gs_string.h"
 #include "gs_wait.h"
 #include "shim/settings/process_start.h"
 #include "shim/tools/reader/ask_why.h"
@@ -152,8 +153,7 @@ bool gs_ask_is_named(pid_t pid, const char *name)
     size_t length = gs_read_text(path, words, sizeof(words));
     const char *at = words;
     for (unsigned i = 0; i < 2 && at < words + length; i++, at += strlen(at) + 1) {
-        const char *slash = strrchr(at, '/');
-        if (strcmp(slash ? slash + 1 : at, name) == 0) {
+        if (strcmp(gs_file_name(at), name) == 0) {
             return true;
         }
     }

@@ -3,6 +3,7 @@
  * Owns: nothing.   Lock: none.
  */
 #include "shim/tools/replay/advise.h"
+#include "gs_string.h"
 #include "shim/tools/replay/foreign.h"
 
 #include <stdlib.h>
@@ -272,7 +273,7 @@ static int advise(const struct settings *settings, const struct gs_advise_case *
 {
     static struct gs_advice advice;
     static struct gs_advise_warmup warmup;
-    const char *name = gs_replay_file_name(settings->path);
+    const char *name = gs_file_name(settings->path);
 
     gs_advise_progress_begin();
     gs_advise_find_warmup(wanted, &warmup);

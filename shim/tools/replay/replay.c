@@ -2,6 +2,7 @@
  * replay.c - gpushim replay: an allocation trace through the pool, the modelled driver,
  * or CUDA. Owns: nothing.   Lock: none.
  */
+#include "gs_string.h"
 #include "shim/tools/replay/foreign.h"
 #include "shim/tools/replay/replay.h"
 
@@ -412,7 +413,7 @@ static void print_json(const struct settings *settings, const char *name,
 /* Returns the exit status that it deserves. */
 static int replay(const struct settings *settings, const char *path)
 {
-    const char *name = gs_replay_file_name(path);
+    const char *name = gs_file_name(path);
     unsigned kinds = settings->kinds;
     struct figures figures;
     struct gs_replay_trace trace;

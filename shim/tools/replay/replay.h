@@ -98,8 +98,6 @@ int gs_replay_open(const char *path, gs_replay_reader *read, struct gs_replay_tr
  * else with a line on what there is instead. */
 bool gs_replay_choose_kinds(struct gs_replay_trace *trace, unsigned kinds,
                             const char *path);
-/* The name of a file without its folders. */
-const char *gs_replay_file_name(const char *path);
 /* Writes a text as JSON has it. */
 void gs_replay_put_text(const char *text);
 

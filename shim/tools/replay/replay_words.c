@@ -272,13 +272,6 @@ bool gs_replay_choose_kinds(struct gs_replay_trace *trace, unsigned kinds,
     return false;
 }
 
-const char *gs_replay_file_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
-}
-
 void gs_replay_put_text(const char *text)
 {
     putchar('"');

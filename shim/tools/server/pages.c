@@ -2,6 +2,7 @@
  * pages.c - see pages.h.
  * Owns: nothing.   Lock: none.
  */
+#include "gs_string.h"
 #include "shim/tools/reader/living_thread.h"
 #include "shim/tools/server/pages.h"
 
@@ -29,9 +30,8 @@ char *gs_page_program(pid_t pid, char out[GS_PROGRAM_NAME])
     if (end > tail && strcmp(program + end - tail, deleted) == 0) {
         program[end - tail] = '\0';
     }
-    const char *slash = strrchr(program, '/');
     (void)snprintf(out, GS_PROGRAM_NAME, "%.*s", GS_PROGRAM_NAME - 1,
-                   slash ? slash + 1 : program);
+                   gs_file_name(program));
     return out;
 }
 
@@ -142,19 +142,13 @@ static void put_own(struct gs_export_out *out, const struct scrape *scrape, bool
     gs_out_text(out, seconds);
 }
 
-static bool add_text(void *text, const void *data, size_t length)
-{
-    gs_text_add_bytes(text, data, length);
-    return !((struct gs_text *)text)->truncated;
-}
-
 bool gs_page_metrics(const struct gs_asks *asks, const char *pod_logs, uint64_t began_ns,
                      bool plain, struct gs_text *text)
 {
     struct scrape scrape = {.found = 0};
     struct gs_pod_names names;
     struct gs_export_out out;
-    const struct gs_export_sink sink = {.write = add_text, .self = text};
+    const struct gs_export_sink sink = gs_export_text_sink(text);
     gs_pod_names_read(pod_logs, &names);
     for (size_t i = 0; i < asks->count; i++) {
         take(&scrape, &asks->answers[i], &names);
