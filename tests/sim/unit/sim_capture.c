@@ -6,22 +6,6 @@
 
 #define WORDS ((size_t)1000)
 
-static CUstream new_stream(unsigned flags)
-{
-    CUstream stream;
-
-    ok(cuStreamCreate(&stream, flags));
-    return stream;
-}
-
-static CUevent new_event(void)
-{
-    CUevent event;
-
-    ok(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-    return event;
-}
-
 static CUdeviceptr new_words(void)
 {
     CUdeviceptr words;
@@ -30,14 +14,6 @@ static CUdeviceptr new_words(void)
     ok(cuMemsetD32(words, 0, WORDS));
     ok(cuCtxSynchronize());
     return words;
-}
-
-static uint32_t first_word(CUdeviceptr words)
-{
-    uint32_t word = 0;
-
-    ok(cuMemcpyDtoH(&word, words, 4));
-    return word;
 }
 
 static void begin(CUstream stream, CUstreamCaptureMode mode)
@@ -93,8 +69,8 @@ Test(sim_capture, ends_where_it_began)
     CUgraph graph;
 
     sim_test_start("1", "16M");
-    CUstream first = new_stream(CU_STREAM_NON_BLOCKING), other = new_stream(0);
-    CUevent fork = new_event();
+    CUstream first = sim_test_stream(CU_STREAM_NON_BLOCKING), other = sim_test_stream(0);
+    CUevent fork = sim_test_event();
     fails(cuStreamEndCapture(first, &graph), CUDA_ERROR_ILLEGAL_STATE);
     begin(first, CU_STREAM_CAPTURE_MODE_RELAXED);
     fails(cuStreamBeginCapture(first, CU_STREAM_CAPTURE_MODE_RELAXED),
@@ -110,8 +86,8 @@ Test(sim_capture, ends_where_it_began)
 Test(sim_capture, keeps_captures_apart)
 {
     sim_test_start("1", "16M");
-    CUstream first = new_stream(0), second = new_stream(0);
-    CUevent event = new_event(), outside = new_event();
+    CUstream first = sim_test_stream(0), second = sim_test_stream(0);
+    CUevent event = sim_test_event(), outside = sim_test_event();
 
     ok(cuEventRecord(outside, NULL));
     begin(first, CU_STREAM_CAPTURE_MODE_RELAXED);
@@ -128,8 +104,8 @@ Test(sim_capture, keeps_captures_apart)
 Test(sim_capture, is_invalidated_by_questions)
 {
     CUcontext context = sim_test_start("1", "16M");
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUevent event = new_event();
+    CUstream stream = sim_test_stream(CU_STREAM_NON_BLOCKING);
+    CUevent event = sim_test_event();
     CUdeviceptr words = new_words();
 
     for (int question = 0; question < 6; question++) {
@@ -146,7 +122,7 @@ Test(sim_capture, is_invalidated_by_questions)
         if (question == 4)
             fails(cuCtxSynchronize(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
         if (question == 5)
-            fails(cuCtxRecordEvent(context, new_event()),
+            fails(cuCtxRecordEvent(context, sim_test_event()),
                   CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
         cr_assert_eq(status_of(stream), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
         fails(cuMemsetD32Async(words, 1, WORDS, stream),
@@ -204,7 +180,7 @@ Test(sim_capture, forbids_unsafe_calls_by_mode)
     static const bool here_fails[3][3] = {{1, 1, 0}, {1, 1, 0}, {0, 0, 0}};
     static const bool elsewhere_fails[3][3] = {{1, 0, 0}, {0, 0, 0}, {0, 0, 0}};
     CUcontext context = sim_test_start("1", "64M");
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    CUstream stream = sim_test_stream(CU_STREAM_NON_BLOCKING);
 
     for (int capture = GLOBAL; capture <= RELAXED; capture++) {
         for (int thread = GLOBAL; thread <= RELAXED; thread++) {
@@ -252,7 +228,7 @@ Test(sim_capture, of_a_thread_default_stream_is_the_threads)
     fails(call.result, CUDA_ERROR_ILLEGAL_STATE);
     CUgraph graph = end(CU_STREAM_PER_THREAD);
     launch_and_wait(graph, CU_STREAM_PER_THREAD);
-    cr_assert_eq(first_word(words), 8);
+    cr_assert_eq(sim_test_word(words), 8);
 }
 
 Test(sim_capture, goes_with_its_stream)
@@ -260,7 +236,7 @@ Test(sim_capture, goes_with_its_stream)
     CUdeviceptr words;
 
     sim_test_start("1", "16M");
-    CUstream stream = new_stream(0);
+    CUstream stream = sim_test_stream(0);
     begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
     fails(cuMemAlloc(&words, 512), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     ok(cuStreamDestroy(stream));
@@ -274,9 +250,9 @@ Test(sim_capture, records_and_waits_for_external_events_as_nodes)
 
     sim_test_start("1", "16M");
     sim_latch_make(&latch);
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUstream other = new_stream(CU_STREAM_NON_BLOCKING);
-    CUevent waited = new_event(), recorded = new_event();
+    CUstream stream = sim_test_stream(CU_STREAM_NON_BLOCKING);
+    CUstream other = sim_test_stream(CU_STREAM_NON_BLOCKING);
+    CUevent waited = sim_test_event(), recorded = sim_test_event();
     fails(cuEventRecordWithFlags(recorded, stream, CU_EVENT_RECORD_EXTERNAL),
           CUDA_ERROR_INVALID_VALUE);
     sim_latch_block(&latch, other);
@@ -298,8 +274,9 @@ Test(sim_capture, records_and_waits_for_external_events_as_nodes)
 Test(sim_capture, leaves_no_event_of_a_context_pending_after_a_wait)
 {
     CUcontext context = sim_test_start("1", "16M");
-    CUstream blocking = new_stream(0);
-    CUevent of_context = new_event(), of_stream = new_event(), of_legacy = new_event();
+    CUstream blocking = sim_test_stream(0);
+    CUevent of_context = sim_test_event(), of_stream = sim_test_event(),
+            of_legacy = sim_test_event();
     CUdeviceptr words = new_words();
 
     for (uint32_t i = 0; i < 2000; i++) {

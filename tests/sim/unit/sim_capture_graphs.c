@@ -26,14 +26,6 @@ static CUdeviceptr new_words(void)
     return words;
 }
 
-static uint32_t first_word(CUdeviceptr words)
-{
-    uint32_t word = 0;
-
-    ok(cuMemcpyDtoH(&word, words, 4));
-    return word;
-}
-
 static CUDA_MEMSET_NODE_PARAMS set_of(CUdeviceptr words, uint32_t value)
 {
     return (CUDA_MEMSET_NODE_PARAMS){
@@ -73,18 +65,18 @@ Test(sim_capture_graphs, run_in_the_order_of_the_edges)
     CUgraphExec exec = instantiate(graph);
     ok(cuGraphLaunch(exec, NULL));
     ok(cuCtxSynchronize());
-    cr_assert_eq(first_word(words), 1);
+    cr_assert_eq(sim_test_word(words), 1);
     ok(cuGraphRemoveDependencies(graph, &first, &last, 1));
     ok(cuGraphAddDependencies(graph, &last, &first, 1));
     CUgraphExec other = instantiate(graph);
     ok(cuGraphLaunch(other, NULL));
-    cr_assert_eq(first_word(words), 2);
+    cr_assert_eq(sim_test_word(words), 2);
     ok(cuGraphAddDependencies(graph, &first, &last, 1));
     CUgraphExec none;
     fails(cuGraphInstantiate(&none, graph, 0), CUDA_ERROR_INVALID_VALUE);
     ok(cuGraphDestroy(graph));
     ok(cuGraphLaunch(exec, NULL));
-    cr_assert_eq(first_word(words), 1);
+    cr_assert_eq(sim_test_word(words), 1);
 }
 
 Test(sim_capture_graphs, give_an_executable_graph_new_work)
@@ -98,12 +90,12 @@ Test(sim_capture_graphs, give_an_executable_graph_new_work)
 
     ok(cuGraphExecMemsetNodeSetParams(exec, node, &params, NULL));
     ok(cuGraphLaunch(exec, NULL));
-    cr_assert_eq(first_word(words), 0);
-    cr_assert_eq(first_word(others), 7);
+    cr_assert_eq(sim_test_word(words), 0);
+    cr_assert_eq(sim_test_word(others), 7);
     ok(cuGraphNodeSetEnabled(exec, node, 0));
     ok(cuMemsetD32(others, 0, WORDS));
     ok(cuGraphLaunch(exec, NULL));
-    cr_assert_eq(first_word(others), 0);
+    cr_assert_eq(sim_test_word(others), 0);
     CUDA_HOST_NODE_PARAMS wrong = {.fn = (CUhostFn)(uintptr_t)1};
     fails(cuGraphExecHostNodeSetParams(exec, node, &wrong), CUDA_ERROR_INVALID_VALUE);
 }
@@ -128,7 +120,7 @@ Test(sim_capture_graphs, find_their_nodes_in_a_clone)
     fails(cuGraphDestroyNode(second), CUDA_ERROR_INVALID_VALUE);
     ok(cuGraphDestroy(graph));
     ok(cuGraphLaunch(instantiate(clone), NULL));
-    cr_assert_eq(first_word(words), 2);
+    cr_assert_eq(sim_test_word(words), 2);
 }
 
 Test(sim_capture_graphs, refuse_what_is_none)
@@ -213,7 +205,7 @@ Test(sim_capture_graphs, leave_memory_they_do_not_free_to_the_program)
     CUgraphExec exec = instantiate(graph);
     ok(cuGraphLaunch(exec, stream));
     fails(cuGraphLaunch(exec, stream), CUDA_ERROR_INVALID_VALUE);
-    cr_assert_eq(first_word(words), 6);
+    cr_assert_eq(sim_test_word(words), 6);
     ok(cuMemFreeAsync(words, stream));
     ok(cuGraphLaunch(exec, stream));
     ok(cuStreamSynchronize(stream)); /* the free does not wait */
@@ -221,7 +213,7 @@ Test(sim_capture_graphs, leave_memory_they_do_not_free_to_the_program)
     ok(cuGraphLaunch(exec, stream));
     ok(cuGraphExecDestroy(exec));
     ok(cuGraphDestroy(graph));
-    cr_assert_eq(first_word(words), 6);
+    cr_assert_eq(sim_test_word(words), 6);
     ok(cuMemFree(words));
     cr_assert_eq(graph_memory(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT), 0);
 }
@@ -260,7 +252,7 @@ Test(sim_capture_graphs, find_memory_by_its_address_at_the_launch)
     CUgraphExec exec = instantiate(graph);
     ok(cuGraphLaunch(exec, stream));
     ok(cuStreamSynchronize(stream));
-    cr_assert_eq(first_word(words), 5);
+    cr_assert_eq(sim_test_word(words), 5);
     ok(cuMemFree(words));
     ok(cuGraphLaunch(exec, stream));
     fails(cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -302,5 +294,5 @@ Test(sim_capture_graphs, a_kernel_runs_in_the_context_of_its_node)
     ok(cuGraphLaunch(exec, NULL));
     ok(cuCtxSynchronize());
     ok(cuCtxSetCurrent(second));
-    cr_assert_eq(first_word(words), gs_pattern(seed, 0));
+    cr_assert_eq(sim_test_word(words), gs_pattern(seed, 0));
 }

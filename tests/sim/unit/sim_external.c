@@ -56,7 +56,7 @@ Test(sim_external, a_buffer_shows_the_file)
     cr_assert_eq(word, 41);
     word = 42;
     cr_assert_eq(pwrite(own, &word, 4, 8192), 4);
-    cr_assert_eq(sim_vmm_word(p), 42);
+    cr_assert_eq(sim_test_word(p), 42);
     ok(cuMemGetAddressRange(&base, &bytes, p + 100));
     cr_assert_eq(base, p);
     cr_assert_eq(bytes, 5000);

@@ -22,14 +22,6 @@ static uint64_t now_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-static CUevent make_event(void)
-{
-    CUevent event;
-
-    ok(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-    return event;
-}
-
 Test(sim_faults, a_base_name_stands_for_all_variants)
 {
     CUdeviceptr pointer;
@@ -37,7 +29,7 @@ Test(sim_faults, a_base_name_stands_for_all_variants)
 
     setenv("CUDASIM_FAIL", "cuMemAlloc:2,cuEventRecord:*=400", 1);
     sim_test_start("1", "16M");
-    event = make_event();
+    event = sim_test_event();
     ok(cuMemAlloc(&pointer, 16));
     fails(cuMemAlloc(&pointer, 16), CUDA_ERROR_OUT_OF_MEMORY);
     ok(cuMemAlloc(&pointer, 16));
@@ -51,7 +43,7 @@ Test(sim_faults, a_base_name_counts_all_variants_together)
 
     setenv("CUDASIM_FAIL", "cuEventRecord:3", 1);
     sim_test_start("1", "16M");
-    event = make_event();
+    event = sim_test_event();
     ok(cuEventRecord(event, NULL));
     ok(cuEventRecord_ptsz(event, NULL));
     fails(cuEventRecord(event, NULL), CUDA_ERROR_OUT_OF_MEMORY);
@@ -64,7 +56,7 @@ Test(sim_faults, an_exported_name_stands_for_itself)
 
     setenv("CUDASIM_FAIL", "cuEventRecord_ptsz:1+", 1);
     sim_test_start("1", "16M");
-    event = make_event();
+    event = sim_test_event();
     ok(cuEventRecord(event, NULL));
     fails(cuEventRecord_ptsz(event, NULL), CUDA_ERROR_OUT_OF_MEMORY);
 }
@@ -129,8 +121,8 @@ Test(sim_faults, an_operation_that_never_ends, .timeout = 120)
 
     setenv("CUDASIM_FAIL", "cuEventRecord:2=never", 1);
     sim_test_start("1", "16M");
-    never = make_event();
-    later = make_event();
+    never = sim_test_event();
+    later = sim_test_event();
     ok(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     ok(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
     ok(cuEventRecord(never, stream));
@@ -231,7 +223,7 @@ Test(sim_faults, a_lost_device_ends_what_never_ends, .timeout = 120)
 
     setenv("CUDASIM_FAIL", "cuEventRecord:1=never,cuMemGetInfo:1=lost", 1);
     sim_test_start("1", "16M");
-    never = make_event();
+    never = sim_test_event();
     ok(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     ok(cuEventRecord(never, stream));
     fails(cuEventQuery(never), CUDA_ERROR_NOT_READY);

@@ -18,16 +18,6 @@ struct pair {
     CUevent event, back;
 };
 
-static CUfunction function_of(const char *image, const char *name)
-{
-    CUmodule module;
-    CUfunction function;
-
-    good(cuModuleLoadData(&module, image));
-    good(cuModuleGetFunction(&function, module, name));
-    return function;
-}
-
 static void begin(struct pair *pair)
 {
     hostile_start();

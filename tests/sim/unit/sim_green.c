@@ -42,14 +42,6 @@ static CUstream green_stream(CUgreenCtx green)
     return stream;
 }
 
-static CUevent new_event(void)
-{
-    CUevent event;
-
-    ok(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-    return event;
-}
-
 /* Is the event complete before long? */
 static bool is_done(CUevent event)
 {
@@ -149,7 +141,8 @@ Test(sim_green, records_only_its_own_streams)
     sim_latch_make(&own);
     sim_latch_make(&foreign);
     CUgreenCtx green = new_green(), other = new_green();
-    CUevent by_view = new_event(), by_green = new_event(), by_primary = new_event();
+    CUevent by_view = sim_test_event(), by_green = sim_test_event(),
+            by_primary = sim_test_event();
     CUstream stream = green_stream(green);
     sim_latch_block(&foreign, new_stream());
     sim_latch_block(&foreign, green_stream(other));
@@ -175,7 +168,7 @@ Test(sim_green, waits_only_in_its_own_streams)
     CUgreenCtx green = new_green();
     CUstream blocked = new_stream(), beside = new_stream(), stream = green_stream(green);
     CUdeviceptr words = new_words(0), others = new_words(0);
-    CUevent event = new_event();
+    CUevent event = sim_test_event();
     sim_latch_block(&latch, blocked);
     ok(cuEventRecord(event, blocked));
     ok(cuCtxWaitEvent(view_of(green), event));
@@ -197,7 +190,7 @@ Test(sim_green, does_not_record_while_a_stream_of_its_own_captures)
     sim_test_start("1", "16M");
     CUgreenCtx green = new_green(), other = new_green();
     CUstream stream = green_stream(green);
-    CUevent event = new_event();
+    CUevent event = sim_test_event();
     ok(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     ok(cuGreenCtxRecordEvent(other, event));
     fails(cuGreenCtxRecordEvent(green, event), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);

@@ -7,6 +7,7 @@
 
 #include <criterion/criterion.h>
 #include <cuda.h>
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -188,6 +189,48 @@ static inline void sim_latch_open_later(struct sim_latch *latch)
 static inline void sim_latch_join(struct sim_latch *latch)
 {
     pthread_join(latch->thread, NULL);
+}
+
+static inline CUevent sim_test_event(void)
+{
+    CUevent event;
+
+    ok(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    return event;
+}
+
+static inline CUstream sim_test_stream(unsigned flags)
+{
+    CUstream stream;
+
+    ok(cuStreamCreate(&stream, flags));
+    return stream;
+}
+
+/* The word at an address, by a copy. */
+static inline uint32_t sim_test_word(CUdeviceptr words)
+{
+    uint32_t word = 0;
+
+    ok(cuMemcpyDtoH(&word, words, 4));
+    return word;
+}
+
+static inline unsigned long long sim_test_attribute(CUdeviceptr pointer,
+                                                    CUpointer_attribute name)
+{
+    unsigned long long value = 0;
+
+    ok(cuPointerGetAttribute(&value, name, pointer));
+    return value;
+}
+
+static inline void *sim_test_exported(const char *symbol)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+
+    cr_assert_not_null(library);
+    return dlsym(library, symbol);
 }
 
 #endif

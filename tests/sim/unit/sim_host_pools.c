@@ -227,14 +227,6 @@ Test(sim_host_pools, outlive_the_context)
     ok(cuMemFree(p));
 }
 
-static unsigned long long asked(CUdeviceptr pointer, CUpointer_attribute name)
-{
-    unsigned long long value = 0;
-
-    ok(cuPointerGetAttribute(&value, name, pointer));
-    return value;
-}
-
 Test(sim_host_pools, say_that_they_are_the_hosts)
 {
     unsigned long long value;
@@ -242,25 +234,28 @@ Test(sim_host_pools, say_that_they_are_the_hosts)
     sim_test_start("1", "16M");
     CUmemoryPool pool = new_pool(PINNED, AT_HOST, 0);
     CUdeviceptr p = get(pool, 1000, NULL);
-    cr_assert_eq(asked(p + 10, CU_POINTER_ATTRIBUTE_MEMORY_TYPE), CU_MEMORYTYPE_HOST);
-    cr_assert_eq(asked(p + 10, CU_POINTER_ATTRIBUTE_HOST_POINTER), p + 10);
-    cr_assert_eq(asked(p + 10, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR), p);
-    cr_assert_eq(asked(p + 10, CU_POINTER_ATTRIBUTE_RANGE_SIZE), 1000);
-    cr_assert_eq(asked(p, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE), (uintptr_t)pool);
-    cr_assert_eq(asked(p, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL), 0);
-    cr_assert_eq(asked(p, CU_POINTER_ATTRIBUTE_CONTEXT), 0);
-    cr_assert_eq(asked(p, CU_POINTER_ATTRIBUTE_IS_MANAGED), 0);
-    cr_assert_eq(asked(p, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE), 0);
-    cr_assert_eq(asked(p, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS),
+    cr_assert_eq(sim_test_attribute(p + 10, CU_POINTER_ATTRIBUTE_MEMORY_TYPE),
+                 CU_MEMORYTYPE_HOST);
+    cr_assert_eq(sim_test_attribute(p + 10, CU_POINTER_ATTRIBUTE_HOST_POINTER), p + 10);
+    cr_assert_eq(sim_test_attribute(p + 10, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR), p);
+    cr_assert_eq(sim_test_attribute(p + 10, CU_POINTER_ATTRIBUTE_RANGE_SIZE), 1000);
+    cr_assert_eq(sim_test_attribute(p, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE),
+                 (uintptr_t)pool);
+    cr_assert_eq(sim_test_attribute(p, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL), 0);
+    cr_assert_eq(sim_test_attribute(p, CU_POINTER_ATTRIBUTE_CONTEXT), 0);
+    cr_assert_eq(sim_test_attribute(p, CU_POINTER_ATTRIBUTE_IS_MANAGED), 0);
+    cr_assert_eq(sim_test_attribute(p, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE),
+                 0);
+    cr_assert_eq(sim_test_attribute(p, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS),
                  CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE);
     fails(cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, p),
           CUDA_ERROR_INVALID_VALUE);
     ok(set_access(pool, 0, CU_MEM_ACCESS_FLAGS_PROT_READ));
-    cr_assert_eq(asked(p, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS),
+    cr_assert_eq(sim_test_attribute(p, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS),
                  CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ);
-    cr_assert_eq(asked(p + 10, CU_POINTER_ATTRIBUTE_DEVICE_POINTER), p + 10);
+    cr_assert_eq(sim_test_attribute(p + 10, CU_POINTER_ATTRIBUTE_DEVICE_POINTER), p + 10);
     ok(set_access(pool, 0, RW));
-    cr_assert_eq(asked(p, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS),
+    cr_assert_eq(sim_test_attribute(p, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS),
                  CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);
 }
 

@@ -219,4 +219,14 @@ static inline void ticks_trace(struct ticks *ticks, struct trace *trace)
         trace_add(trace, found[i]);
 }
 
+static inline CUfunction function_of(const char *image, const char *name)
+{
+    CUmodule module;
+    CUfunction function;
+
+    good(cuModuleLoadData(&module, image));
+    good(cuModuleGetFunction(&function, module, name));
+    return function;
+}
+
 #endif

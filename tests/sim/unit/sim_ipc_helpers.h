@@ -97,12 +97,4 @@ static inline CUdeviceptr sim_remote_export(struct remote *remote, size_t bytes,
     return theirs;
 }
 
-static inline uint32_t sim_word(CUdeviceptr pointer)
-{
-    uint32_t word = 0;
-
-    ok(cuMemcpyDtoH(&word, pointer, sizeof(word)));
-    return word;
-}
-
 #endif

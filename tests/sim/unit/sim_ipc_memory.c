@@ -21,9 +21,9 @@ Test(sim_ipc_memory, outlives_the_exporter)
     sim_remote_export(&remote, 5 * GS_MIB, WORD, &handle);
     ok(sim_open_here(&pointer, &handle));
     sim_remote_kill(&remote, false);
-    cr_assert_eq(sim_word(pointer + 5 * GS_MIB - 4), WORD);
+    cr_assert_eq(sim_test_word(pointer + 5 * GS_MIB - 4), WORD);
     ok(cuMemsetD32(pointer, 1, 1));
-    cr_assert_eq(sim_word(pointer), 1);
+    cr_assert_eq(sim_test_word(pointer), 1);
     fails(sim_open_here(&again, &handle), CUDA_ERROR_MAP_FAILED);
     ok(cuIpcCloseMemHandle(pointer));
     fails(cuIpcCloseMemHandle(pointer), CUDA_ERROR_INVALID_VALUE);
@@ -42,8 +42,9 @@ Test(sim_ipc_memory, each_is_its_own_place)
     for (uint32_t i = 0; i < 6; i++)
         ok(sim_open_here(&pointers[i], &handles[i]));
     for (uint32_t i = 0; i < 6; i++) {
-        cr_assert_eq(sim_word(pointers[i]), WORD + i);
-        cr_assert_eq(sim_word(pointers[i] + (i % 2 ? 996 : 3 * GS_MIB - 4)), WORD + i);
+        cr_assert_eq(sim_test_word(pointers[i]), WORD + i);
+        cr_assert_eq(sim_test_word(pointers[i] + (i % 2 ? 996 : 3 * GS_MIB - 4)),
+                     WORD + i);
     }
     sim_remote_end(&remote);
 }
@@ -93,7 +94,7 @@ Test(sim_ipc_memory, a_free_while_it_is_open_harms_nobody)
     fails(sim_open_here(&new, &after), CUDA_ERROR_ALREADY_MAPPED);
     ok(cuIpcCloseMemHandle(old));
     ok(sim_open_here(&new, &after));
-    cr_assert_eq(sim_word(new), WORD);
+    cr_assert_eq(sim_test_word(new), WORD);
     ok(cuIpcCloseMemHandle(new));
     sim_remote_end(&remote);
 }
@@ -133,7 +134,7 @@ Test(sim_ipc_memory, an_opened_pointer_is_no_allocation)
     fails(cuMemFreeAsync(pointer, NULL), CUDA_ERROR_INVALID_VALUE);
     fails(cuIpcGetMemHandle(&again, pointer), CUDA_ERROR_INVALID_VALUE);
     fails(cuIpcCloseMemHandle(pointer + 512), CUDA_ERROR_INVALID_VALUE);
-    cr_assert_eq(sim_word(pointer), WORD);
+    cr_assert_eq(sim_test_word(pointer), WORD);
     ok(cuIpcCloseMemHandle(pointer));
     sim_remote_end(&remote);
 }
@@ -273,10 +274,10 @@ Test(sim_ipc_memory, gives_its_addresses_back)
     sim_remote_export(&remote, 7 * GS_MIB, WORD, &handle);
     for (int i = 0; i < 50; i++) {
         ok(sim_open_here(&pointer, &handle));
-        cr_assert_eq(sim_word(pointer + GS_MIB), WORD);
+        cr_assert_eq(sim_test_word(pointer + GS_MIB), WORD);
         ok(cuIpcCloseMemHandle(pointer));
         ok(cuMemAlloc(&own, 2 * GS_MIB)); /* own pages are behind them again */
-        cr_assert_eq(sim_word(own), 0);
+        cr_assert_eq(sim_test_word(own), 0);
         ok(cuMemsetD32(own, 1, 100));
         ok(cuMemFree(own));
     }
@@ -426,7 +427,7 @@ static void *open_and_close(void *argument)
     for (int i = 0; i < 200; i++) {
         ok(sim_open_here(&pointer, &opener->handle));
         cr_assert_eq(pointer, opener->pointer);
-        cr_assert_eq(sim_word(pointer), WORD);
+        cr_assert_eq(sim_test_word(pointer), WORD);
         ok(cuIpcCloseMemHandle(pointer));
     }
     return NULL;

@@ -77,7 +77,7 @@ Test(sim_ipc_pools, an_import_is_freed_in_its_stream)
     sim_latch_make(&latch);
     ok(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     import_all(&remote, &imported);
-    cr_assert_eq(sim_word(imported.pointer), WORD);
+    cr_assert_eq(sim_test_word(imported.pointer), WORD);
     sim_latch_block(&latch, stream);
     ok(cuMemsetD32Async(imported.pointer, 7, 1, stream));
     ok(cuMemFreeAsync(imported.pointer, stream));
@@ -103,9 +103,9 @@ Test(sim_ipc_pools, an_import_outlives_both_pools_and_the_exporter)
     import_all(&remote, &imported);
     ok(cuMemPoolDestroy(imported.pool));
     sim_remote_do(&remote, REMOTE_POOL_END, imported.pool_there, 0, 0);
-    cr_assert_eq(sim_word(imported.pointer), WORD);
+    cr_assert_eq(sim_test_word(imported.pointer), WORD);
     sim_remote_kill(&remote, true);
-    cr_assert_eq(sim_word(imported.pointer + BYTES - 4), WORD);
+    cr_assert_eq(sim_test_word(imported.pointer + BYTES - 4), WORD);
     ok(cuMemFree(imported.pointer));
     fails(cuMemFree(imported.pointer), CUDA_ERROR_INVALID_VALUE);
 }
@@ -140,9 +140,9 @@ Test(sim_ipc_pools, in_one_process)
     ok(cuMemPoolExportPointer(&data, pointer));
     ok(cuMemPoolImportPointer(&second, imported, &data));
     cr_assert_neq(second, pointer);
-    cr_assert_eq(sim_word(second), WORD);
+    cr_assert_eq(sim_test_word(second), WORD);
     ok(cuMemsetD32(second, 3, 1));
-    cr_assert_eq(sim_word(pointer), 3);
+    cr_assert_eq(sim_test_word(pointer), 3);
     ok(cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, second));
     cr_assert_eq(of, imported);
     fails(cuMemAllocFromPoolAsync(&second, 1000, imported, NULL),

@@ -28,7 +28,7 @@ Test(sim_ipc_range, a_range_is_a_file_of_its_bytes)
     cr_assert_eq(word, WORD);
     word = 9;
     cr_assert_eq(write(fd, &word, sizeof(word)), (ssize_t)sizeof(word));
-    cr_assert_eq(sim_word(pointer + GS_MIB + 4), 9);
+    cr_assert_eq(sim_test_word(pointer + GS_MIB + 4), 9);
     close(fd);
     fails(get(&fd, pointer, 4 * GS_MIB, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 1),
           CUDA_ERROR_NOT_SUPPORTED);

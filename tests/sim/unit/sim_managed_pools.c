@@ -40,14 +40,6 @@ Test(sim_managed_pools, are_open_to_everybody)
     cr_assert_not(host_reads(p));
 }
 
-static unsigned long long asked(CUdeviceptr pointer, CUpointer_attribute name)
-{
-    unsigned long long value = 0;
-
-    ok(cuPointerGetAttribute(&value, name, pointer));
-    return value;
-}
-
 static int preferred(CUdeviceptr pointer, size_t bytes)
 {
     int device = 0;
@@ -66,12 +58,12 @@ Test(sim_managed_pools, prefer_their_location)
     cr_assert_eq(preferred(none, 100), CU_DEVICE_INVALID);
     cr_assert_eq(preferred(host, BYTES), CU_DEVICE_CPU);
     cr_assert_eq(preferred(second, BYTES), 1);
-    cr_assert_eq(asked(none, CU_POINTER_ATTRIBUTE_IS_MANAGED), 1);
-    cr_assert_eq(asked(none, CU_POINTER_ATTRIBUTE_HOST_POINTER), none);
-    cr_assert_eq(asked(none, CU_POINTER_ATTRIBUTE_DEVICE_POINTER), none);
-    cr_assert_eq(asked(none, CU_POINTER_ATTRIBUTE_RANGE_SIZE), 100);
-    cr_assert_neq(asked(none, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE), 0);
-    cr_assert_eq(asked(none, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS),
+    cr_assert_eq(sim_test_attribute(none, CU_POINTER_ATTRIBUTE_IS_MANAGED), 1);
+    cr_assert_eq(sim_test_attribute(none, CU_POINTER_ATTRIBUTE_HOST_POINTER), none);
+    cr_assert_eq(sim_test_attribute(none, CU_POINTER_ATTRIBUTE_DEVICE_POINTER), none);
+    cr_assert_eq(sim_test_attribute(none, CU_POINTER_ATTRIBUTE_RANGE_SIZE), 100);
+    cr_assert_neq(sim_test_attribute(none, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE), 0);
+    cr_assert_eq(sim_test_attribute(none, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS),
                  CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);
 }
 

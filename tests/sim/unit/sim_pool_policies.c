@@ -17,14 +17,6 @@ struct bed {
     struct sim_latch latch;
 };
 
-static CUstream new_stream(unsigned flags)
-{
-    CUstream stream;
-
-    ok(cuStreamCreate(&stream, flags));
-    return stream;
-}
-
 static void begin(struct bed *bed, unsigned stream_flags)
 {
     const CUmemPoolProps props = {
@@ -36,8 +28,8 @@ static void begin(struct bed *bed, unsigned stream_flags)
     sim_latch_make(&bed->latch);
     ok(cuMemPoolCreate(&bed->pool, &props));
     ok(cuMemPoolSetAttribute(bed->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
-    bed->first = new_stream(stream_flags);
-    bed->second = new_stream(stream_flags);
+    bed->first = sim_test_stream(stream_flags);
+    bed->second = sim_test_stream(stream_flags);
 }
 
 static void set(const struct bed *bed, CUmemPool_attribute policy, int on)
@@ -262,7 +254,7 @@ Test(sim_pool_policies, dependencies_go_through_a_third_stream)
     struct bed bed;
 
     begin(&bed, CU_STREAM_NON_BLOCKING);
-    CUstream third = new_stream(CU_STREAM_NON_BLOCKING);
+    CUstream third = sim_test_stream(CU_STREAM_NON_BLOCKING);
     CUdeviceptr before = freeing(&bed);
     join(bed.first, third);
     join(third, bed.second);

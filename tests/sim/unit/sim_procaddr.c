@@ -12,14 +12,6 @@
 /* The 4-argument ABI of 11.3, which cuda.h declares under another name only. */
 typedef CUresult (*get_v1)(const char *, void **, int, cuuint64_t);
 
-static void *exported(const char *symbol)
-{
-    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-
-    cr_assert_not_null(library);
-    return dlsym(library, symbol);
-}
-
 static void *look_up(const char *name, int version, cuuint64_t flags)
 {
     CUdriverProcAddressQueryResult status = 77;
@@ -32,7 +24,7 @@ static void *look_up(const char *name, int version, cuuint64_t flags)
 
 static void expect(const char *name, int version, cuuint64_t flags, const char *symbol)
 {
-    void *want = exported(symbol);
+    void *want = sim_test_exported(symbol);
 
     cr_assert_not_null(want, "%s is not exported", symbol);
     cr_assert_eq(look_up(name, version, flags), want, "%s %d %d is not %s", name, version,
@@ -85,10 +77,10 @@ Test(sim_procaddr, tells_why_nothing_was_found)
     fails(cuGetProcAddress_v2(NULL, &found, 13000, 0, NULL), CUDA_ERROR_INVALID_VALUE);
     fails(cuGetProcAddress_v2("cuMemAlloc", &found, 13000, 8, NULL),
           CUDA_ERROR_INVALID_VALUE);
-    get_v1 v1 = (get_v1)exported("cuGetProcAddress");
+    get_v1 v1 = (get_v1)sim_test_exported("cuGetProcAddress");
     fails(v1("cuNoSuchThing", &found, 11030, 0), CUDA_ERROR_NOT_FOUND);
     ok(v1("cuInit", &found, 11030, 0));
-    cr_assert_eq(found, exported("cuInit"));
+    cr_assert_eq(found, sim_test_exported("cuInit"));
 }
 
 Test(sim_procaddr, hides_what_is_newer_than_the_driver)
@@ -139,7 +131,7 @@ typedef CUresult (*any_function)(size_t, size_t, size_t, size_t, size_t, size_t,
 
 static CUresult call_with_zeros(const char *symbol)
 {
-    any_function call = (any_function)exported(symbol);
+    any_function call = (any_function)sim_test_exported(symbol);
 
     return call(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
 }

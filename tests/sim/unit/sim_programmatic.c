@@ -44,16 +44,6 @@ static CUresult launch(CUfunction function, CUstream stream, void **params,
 
 /* ---- overlap ----------------------------------------------------------------------- */
 
-static CUfunction function_of(const char *image, const char *name)
-{
-    CUmodule module;
-    CUfunction function;
-
-    good(cuModuleLoadData(&module, image));
-    good(cuModuleGetFunction(&function, module, name));
-    return function;
-}
-
 /* A kernel fills words, one launched programmatically copies the first of them. */
 static void copy_behind(struct trace *trace, const char *image, const char *name)
 {
@@ -113,14 +103,6 @@ static CUlaunchAttribute event_attribute(CUevent event, int at_start)
     return one;
 }
 
-static CUevent new_event(void)
-{
-    CUevent event;
-
-    ok(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-    return event;
-}
-
 Test(sim_programmatic, events_come_with_the_end_or_the_start)
 {
     struct sim_latch latch;
@@ -128,7 +110,8 @@ Test(sim_programmatic, events_come_with_the_end_or_the_start)
     sim_test_start("1", "16M");
     sim_latch_make(&latch);
     CUstream stream = new_stream();
-    CUevent ended = new_event(), started = new_event(), completion = new_event();
+    CUevent ended = sim_test_event(), started = sim_test_event(),
+            completion = sim_test_event();
     CUlaunchAttribute attributes[] = {
         event_attribute(started, 1),
         attribute(CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT)};
@@ -159,7 +142,7 @@ Test(sim_programmatic, events_must_be_such_that_they_can_be_triggered)
     fails(launch(kernel, NULL, NULL, &one, 1), CUDA_ERROR_INVALID_VALUE);
     one = event_attribute(NULL, 0);
     fails(launch(kernel, NULL, NULL, &one, 1), CUDA_ERROR_INVALID_HANDLE);
-    one = event_attribute(new_event(), 0);
+    one = event_attribute(sim_test_event(), 0);
     one.value.programmaticEvent.flags = CU_EVENT_RECORD_EXTERNAL;
     fails(launch(kernel, NULL, NULL, &one, 1), CUDA_ERROR_INVALID_VALUE);
     ok(cuCtxCreate_v2(&second, 0, 0));
@@ -167,7 +150,7 @@ Test(sim_programmatic, events_must_be_such_that_they_can_be_triggered)
     ok(cuCtxSetCurrent(first));
     one = event_attribute(other, 0);
     fails(launch(kernel, NULL, NULL, &one, 1), CUDA_ERROR_INVALID_HANDLE);
-    one = event_attribute(new_event(), 0);
+    one = event_attribute(sim_test_event(), 0);
     ok(launch(kernel, NULL, NULL, &one, 1));
 }
 
@@ -213,7 +196,7 @@ Test(sim_programmatic, events_are_captured_with_the_edges_they_stand_for)
 
     sim_test_start("1", "16M");
     CUstream stream = new_stream(), other = new_stream();
-    CUevent event = new_event(), back = new_event();
+    CUevent event = sim_test_event(), back = sim_test_event();
     CUfunction kernel = sim_test_kernel("own_kernel");
     CUlaunchAttribute one = event_attribute(event, 1);
     ok(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));

@@ -4,14 +4,6 @@
  */
 #include "sim_helpers.h"
 
-static CUstream new_stream(unsigned flags)
-{
-    CUstream stream;
-
-    ok(cuStreamCreate(&stream, flags));
-    return stream;
-}
-
 Test(sim_streams, freeing_waits_for_all_of_them)
 {
     struct sim_latch latch;
@@ -19,7 +11,7 @@ Test(sim_streams, freeing_waits_for_all_of_them)
 
     sim_test_start("1", "16M");
     sim_latch_make(&latch);
-    CUstream outside = new_stream(CU_STREAM_NON_BLOCKING);
+    CUstream outside = sim_test_stream(CU_STREAM_NON_BLOCKING);
     ok(cuMemAlloc(&p, 4));
     sim_latch_block(&latch, outside);
     sim_latch_open_later(&latch);
@@ -36,7 +28,7 @@ Test(sim_streams, allocating_waits_for_none)
 
     sim_test_start("1", "16M");
     sim_latch_make(&latch);
-    CUstream stream = new_stream(0);
+    CUstream stream = sim_test_stream(0);
     sim_latch_block(&latch, stream);
     ok(cuMemAlloc(&p, 4));
     fails(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
@@ -51,7 +43,7 @@ Test(sim_streams, a_destroyed_one_still_runs_what_it_was_given)
 
     sim_test_start("1", "16M");
     sim_latch_make(&latch);
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    CUstream stream = sim_test_stream(CU_STREAM_NON_BLOCKING);
     ok(cuMemAlloc(&p, 4));
     sim_latch_block(&latch, stream);
     ok(cuMemsetD32Async(p, 77, 1, stream));
@@ -69,8 +61,8 @@ Test(sim_streams, wait_for_and_write_values)
     uint32_t value = 0;
 
     sim_test_start("1", "16M");
-    CUstream first = new_stream(CU_STREAM_NON_BLOCKING);
-    CUstream second = new_stream(CU_STREAM_NON_BLOCKING);
+    CUstream first = sim_test_stream(CU_STREAM_NON_BLOCKING);
+    CUstream second = sim_test_stream(CU_STREAM_NON_BLOCKING);
     ok(cuMemAlloc(&p, 8));
     ok(cuMemsetD32(p, 0, 2));
     ok(cuCtxSynchronize());

@@ -59,28 +59,20 @@ static void start_version(int version)
     sim_test_start("2", "16M");
 }
 
-static void *exported(const char *symbol)
-{
-    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-
-    cr_assert_not_null(library);
-    return dlsym(library, symbol);
-}
-
 /* Any function, called with more zeros than it has arguments. */
 typedef CUresult (*any_function)(size_t, size_t, size_t, size_t, size_t, size_t, size_t,
                                  size_t, size_t, size_t, size_t, size_t);
 
 static CUresult call_with_zeros(const char *symbol)
 {
-    return ((any_function)exported(symbol))(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    return ((any_function)sim_test_exported(symbol))(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
 }
 
 /* The look-up of 11.3, which every version here has; NULL if nothing is found. */
 static void *find(const char *base, int version, bool per_thread)
 {
-    CUresult (*get)(const char *, void **, int, cuuint64_t) =
-        (CUresult(*)(const char *, void **, int, cuuint64_t))exported("cuGetProcAddress");
+    CUresult (*get)(const char *, void **, int, cuuint64_t) = (CUresult(*)(
+        const char *, void **, int, cuuint64_t))sim_test_exported("cuGetProcAddress");
     void *found = NULL;
     CUresult res = get(base, &found, version, per_thread ? 2 : 0);
 
@@ -96,7 +88,7 @@ static void check_symbols(int version)
 
     for (size_t i = 0; i < GS_ARRAY_LEN(rows); i++) {
         const struct row *row = &rows[i];
-        void *address = exported(row->symbol);
+        void *address = sim_test_exported(row->symbol);
         if (row->since <= version) {
             cr_assert_eq(find(row->base, row->since, row->thread != PLAIN), address,
                          "%s is there in %d", row->symbol, version);
@@ -207,13 +199,14 @@ Test(sim_versions, look_ups_of_an_older_driver_have_the_older_form_alone)
     fails(cuGetProcAddress_v2("cuInit", &found, 11080, 0, &status),
           CUDA_ERROR_NOT_SUPPORTED);
     cr_assert_not_null(find("cuInit", 11080, false));
-    cr_assert_eq(find("cuGetProcAddress", 11080, false), exported("cuGetProcAddress"));
+    cr_assert_eq(find("cuGetProcAddress", 11080, false),
+                 sim_test_exported("cuGetProcAddress"));
 }
 
 Test(sim_versions, the_newest_form_that_is_old_enough_is_found)
 {
     start_version(12020);
-    cr_assert_eq(find("cuCtxCreate", 12020, false), exported("cuCtxCreate_v3"));
+    cr_assert_eq(find("cuCtxCreate", 12020, false), sim_test_exported("cuCtxCreate_v3"));
     cr_assert_null(find("cuCtxRecordEvent", 12020, false));
     cr_assert_null(find("cuGreenCtxCreate", 12020, false));
     cr_assert_not_null(find("cuLibraryLoadData", 12020, false));

@@ -144,7 +144,7 @@ Test(sim_vmm, memory_lives_while_it_is_mapped)
     p = sim_vmm_mapped(UNIT);
     cr_assert_eq(sim_test_free_bytes(), 16 * GS_MIB - UNIT);
     ok(cuMemsetD32(p, 5, UNIT / 4));
-    cr_assert_eq(sim_vmm_word(p + UNIT - 4), 5);
+    cr_assert_eq(sim_test_word(p + UNIT - 4), 5);
     ok(cuMemUnmap(p, UNIT));
     cr_assert_eq(sim_test_free_bytes(), 16 * GS_MIB);
     ok(cuMemAddressFree(p, UNIT));
@@ -167,7 +167,7 @@ Test(sim_vmm, memory_lives_while_a_handle_is_held)
     cr_assert_eq(sim_test_free_bytes(), 16 * GS_MIB - UNIT);
     ok(cuMemMap(q, UNIT, 0, handle, 0));
     ok(sim_vmm_access(q, UNIT, 0, CU_MEM_ACCESS_FLAGS_PROT_READ));
-    cr_assert_eq(sim_vmm_word(q), 6);
+    cr_assert_eq(sim_test_word(q), 6);
 }
 
 Test(sim_vmm, one_memory_at_two_addresses_is_one)
@@ -184,12 +184,12 @@ Test(sim_vmm, one_memory_at_two_addresses_is_one)
     ok(sim_vmm_access(p, 2 * UNIT, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
     ok(sim_vmm_access(q, 2 * UNIT, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
     ok(cuMemsetD32(p + UNIT, 7, 1));
-    cr_assert_eq(sim_vmm_word(q + UNIT), 7);
+    cr_assert_eq(sim_test_word(q + UNIT), 7);
     ok(cuMemsetD32(q, 8, 1));
-    cr_assert_eq(sim_vmm_word(p), 8);
+    cr_assert_eq(sim_test_word(p), 8);
     cr_assert_eq(sim_test_free_bytes(), 16 * GS_MIB - 2 * UNIT);
     ok(cuMemUnmap(p, 2 * UNIT));
-    cr_assert_eq(sim_vmm_word(q), 8);
+    cr_assert_eq(sim_test_word(q), 8);
 }
 
 Test(sim_vmm, freed_memory_comes_back_zeroed)
@@ -202,7 +202,7 @@ Test(sim_vmm, freed_memory_comes_back_zeroed)
     ok(cuCtxSynchronize());
     ok(cuMemUnmap(p, UNIT));
     ok(cuMemAlloc(&p, UNIT));
-    cr_assert_eq(sim_vmm_word(p), 0);
+    cr_assert_eq(sim_test_word(p), 0);
 }
 
 Test(sim_vmm, refuses_bad_mappings)
@@ -288,11 +288,11 @@ Test(sim_vmm, survives_its_context)
     CUcontext primary;
     ok(cuDevicePrimaryCtxRetain(&primary, 0));
     ok(cuCtxSetCurrent(primary));
-    cr_assert_eq(sim_vmm_word(p), 10);
+    cr_assert_eq(sim_test_word(p), 10);
     ok(cuDevicePrimaryCtxReset(0));
     ok(cuDevicePrimaryCtxRetain(&primary, 0));
     ok(cuCtxSetCurrent(primary));
-    cr_assert_eq(sim_vmm_word(p), 10);
+    cr_assert_eq(sim_test_word(p), 10);
     cr_assert_eq(sim_test_free_bytes(), 16 * GS_MIB - UNIT);
 }
 
@@ -385,7 +385,7 @@ static void *churn(void *argument)
     for (int round = 0; round < 50; round++) {
         CUdeviceptr p = sim_vmm_mapped(UNIT);
         ok(cuMemsetD32(p, (unsigned)round, 64));
-        cr_assert_eq(sim_vmm_word(p + 252), (unsigned)round);
+        cr_assert_eq(sim_test_word(p + 252), (unsigned)round);
         ok(cuMemUnmap(p, UNIT));
         ok(cuMemAddressFree(p, UNIT));
     }

@@ -122,11 +122,11 @@ Test(sim_vmm_access, copies_and_sets_reach_over_mappings)
     ok(cuMemcpyDtoH(back, q, sizeof(back)));
     cr_assert_eq(memcmp(out, back, sizeof(out)), 0);
     ok(cuMemsetD32(p, 0x01020304, 3 * UNIT / 4));
-    cr_assert_eq(sim_vmm_word(p + 2 * UNIT), 0x01020304);
+    cr_assert_eq(sim_test_word(p + 2 * UNIT), 0x01020304);
     fails(cuMemsetD8(p + 2 * UNIT, 1, UNIT + 1), CUDA_ERROR_INVALID_VALUE);
     ok(cuMemUnmap(p + UNIT, UNIT));
     fails(cuMemcpyHtoD(p + UNIT / 2, out, sizeof(out)), CUDA_ERROR_INVALID_VALUE);
-    cr_assert_eq(sim_vmm_word(p + 2 * UNIT), 0x01020304);
+    cr_assert_eq(sim_test_word(p + 2 * UNIT), 0x01020304);
 }
 
 Test(sim_vmm_access, kernels_reach_over_mappings)
@@ -144,7 +144,7 @@ Test(sim_vmm_access, kernels_reach_over_mappings)
     uint32_t seed = 3;
     void *params[] = {&p, &count, &seed, &result};
     ok(sim_test_launch(sim_test_kernel("gs_check"), NULL, params));
-    cr_assert_eq(sim_vmm_word(result), 0);
+    cr_assert_eq(sim_test_word(result), 0);
 }
 
 Test(sim_vmm_access, a_copy_without_the_right_is_refused)
@@ -237,11 +237,11 @@ Test(sim_vmm_access, queued_work_finds_what_is_mapped_when_it_runs)
     ok(sim_vmm_access(p, UNIT, 0, READWRITE));
     sim_latch_open(&latch);
     ok(cuStreamSynchronize(stream));
-    cr_assert_eq(sim_vmm_word(p), 4);
+    cr_assert_eq(sim_test_word(p), 4);
     ok(cuMemUnmap(p, UNIT));
     ok(cuMemMap(p, UNIT, 0, first, 0));
     ok(sim_vmm_access(p, UNIT, 0, READ));
-    cr_assert_eq(sim_vmm_word(p), 0, "the first memory was never written");
+    cr_assert_eq(sim_test_word(p), 0, "the first memory was never written");
 }
 
 /* Does every other thread of the process sleep? */
@@ -331,7 +331,7 @@ Test(sim_vmm_access, memory_of_the_host_opens_to_the_cpu)
     ok(cuMemSetAccess(p, UNIT, descs, 2));
     volatile uint32_t *words = (volatile uint32_t *)(uintptr_t)p;
     words[3] = 12;
-    cr_assert_eq(sim_vmm_word(p + 12), 12);
+    cr_assert_eq(sim_test_word(p + 12), 12);
     ok(cuMemsetD32(p, 13, 1));
     ok(cuCtxSynchronize());
     cr_assert_eq(words[0], 13);

@@ -87,7 +87,7 @@ Test(sim_vmm_faults, a_failed_unmap_leaves_the_mapping)
     CUdeviceptr p = sim_vmm_mapped(UNIT);
     ok(cuMemsetD32(p, 3, 1));
     fails(cuMemUnmap(p, UNIT), CUDA_ERROR_INVALID_VALUE);
-    cr_assert_eq(sim_vmm_word(p), 3);
+    cr_assert_eq(sim_test_word(p), 3);
     ok(cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)p));
     fails(cuMemRelease(handle), CUDA_ERROR_INVALID_VALUE);
     ok(cuMemUnmap(p, UNIT));

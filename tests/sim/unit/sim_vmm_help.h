@@ -43,25 +43,24 @@ static inline CUresult sim_vmm_access(CUdeviceptr address, size_t bytes, int dev
     return cuMemSetAccess(address, bytes, &desc, 1);
 }
 
+/* Maps memory where device 0 may access it. */
+static inline CUdeviceptr sim_vmm_map(CUmemGenericAllocationHandle memory, size_t bytes)
+{
+    CUdeviceptr p = sim_vmm_reserve(bytes);
+
+    ok(cuMemMap(p, bytes, 0, memory, 0));
+    ok(sim_vmm_access(p, bytes, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+    return p;
+}
+
 /* Memory of device 0 at a new address, open to it, its handle released. */
 static inline CUdeviceptr sim_vmm_mapped(size_t bytes)
 {
-    CUdeviceptr address = sim_vmm_reserve(bytes);
     CUmemGenericAllocationHandle handle = sim_vmm_memory(0, bytes);
+    CUdeviceptr address = sim_vmm_map(handle, bytes);
 
-    ok(cuMemMap(address, bytes, 0, handle, 0));
     ok(cuMemRelease(handle));
-    ok(sim_vmm_access(address, bytes, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
     return address;
-}
-
-/* The word at an address, by a copy. */
-static inline uint32_t sim_vmm_word(CUdeviceptr address)
-{
-    uint32_t word = 0;
-
-    ok(cuMemcpyDtoH(&word, address, sizeof(word)));
-    return word;
 }
 
 #endif

@@ -21,16 +21,6 @@ static CUmemGenericAllocationHandle team(unsigned devices, size_t bytes)
     return handle;
 }
 
-/* Memory of a device, mapped where the device may read it. */
-static CUdeviceptr watched(CUmemGenericAllocationHandle memory, size_t bytes)
-{
-    CUdeviceptr p = sim_vmm_reserve(bytes);
-
-    ok(cuMemMap(p, bytes, 0, memory, 0));
-    ok(sim_vmm_access(p, bytes, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
-    return p;
-}
-
 Test(sim_vmm_multicast, is_not_there_on_one_device)
 {
     const CUmulticastObjectProp prop = {.numDevices = 1, .size = UNIT};
@@ -89,25 +79,25 @@ Test(sim_vmm_multicast, a_write_reaches_every_memory)
     object = team(2, 2 * UNIT);
     for (int i = 0; i < 2; i++) {
         memory[i] = sim_vmm_memory(i, 2 * UNIT);
-        seen[i] = watched(memory[i], 2 * UNIT);
+        seen[i] = sim_vmm_map(memory[i], 2 * UNIT);
         ok(cuMulticastBindMem(object, 0, memory[i], 0, 2 * UNIT, 0));
     }
-    p = watched(object, 2 * UNIT);
+    p = sim_vmm_map(object, 2 * UNIT);
     ok(cuMemsetD32(p + UNIT - 4, 31, 2)); /* over the units' border */
     for (int i = 0; i < 2; i++) {
-        cr_assert_eq(sim_vmm_word(seen[i] + UNIT - 8), 0);
-        cr_assert_eq(sim_vmm_word(seen[i] + UNIT - 4), 31);
-        cr_assert_eq(sim_vmm_word(seen[i] + UNIT), 31);
+        cr_assert_eq(sim_test_word(seen[i] + UNIT - 8), 0);
+        cr_assert_eq(sim_test_word(seen[i] + UNIT - 4), 31);
+        cr_assert_eq(sim_test_word(seen[i] + UNIT), 31);
     }
     uint64_t count = 64;
     uint32_t seed = 5;
     void *params[] = {&p, &count, &seed};
     ok(sim_test_launch(sim_test_kernel("gs_fill"), NULL, params));
-    cr_assert_eq(sim_vmm_word(seen[0] + 40), gs_pattern(5, 10));
-    cr_assert_eq(sim_vmm_word(seen[1] + 40), gs_pattern(5, 10));
+    cr_assert_eq(sim_test_word(seen[0] + 40), gs_pattern(5, 10));
+    cr_assert_eq(sim_test_word(seen[1] + 40), gs_pattern(5, 10));
     ok(cuMemsetD2D8(p + 4096, 512, 0x11, 4, 3));
-    cr_assert_eq(sim_vmm_word(seen[1] + 4096 + 1024), 0x11111111);
-    cr_assert_eq(sim_vmm_word(seen[1] + 4096 + 1028), 0, "between the rows nothing");
+    cr_assert_eq(sim_test_word(seen[1] + 4096 + 1024), 0x11111111);
+    cr_assert_eq(sim_test_word(seen[1] + 4096 + 1028), 0, "between the rows nothing");
 }
 
 Test(sim_vmm_multicast, reaches_what_is_bound_and_nothing_else)
@@ -117,24 +107,24 @@ Test(sim_vmm_multicast, reaches_what_is_bound_and_nothing_else)
 
     sim_test_start("2", "16M");
     object = team(2, 2 * UNIT);
-    p = watched(object, 2 * UNIT); /* mapped before anything is bound */
+    p = sim_vmm_map(object, 2 * UNIT); /* mapped before anything is bound */
     fails(cuMemsetD32(p, 1, 1), CUDA_ERROR_INVALID_VALUE);
     for (int i = 0; i < 2; i++) {
         memory[i] = sim_vmm_memory(i, UNIT);
-        seen[i] = watched(memory[i], UNIT);
+        seen[i] = sim_vmm_map(memory[i], UNIT);
         ok(cuMulticastBindMem(object, UNIT, memory[i], 0, UNIT, 0));
     }
     ok(cuMemsetD32(p + UNIT, 32, 1));
-    cr_assert_eq(sim_vmm_word(seen[0]), 32);
-    cr_assert_eq(sim_vmm_word(seen[1]), 32);
+    cr_assert_eq(sim_test_word(seen[0]), 32);
+    cr_assert_eq(sim_test_word(seen[1]), 32);
     fails(cuMulticastUnbind(object, 0, 0, UNIT), CUDA_ERROR_INVALID_VALUE);
     ok(cuMulticastUnbind(object, 0, UNIT, UNIT));
     ok(cuMemsetD32(p + UNIT, 33, 1));
-    cr_assert_eq(sim_vmm_word(seen[0]), 32);
-    cr_assert_eq(sim_vmm_word(seen[1]), 33);
+    cr_assert_eq(sim_test_word(seen[0]), 32);
+    cr_assert_eq(sim_test_word(seen[1]), 33);
     ok(cuMulticastUnbind(object, 1, UNIT, UNIT));
     fails(cuMemsetD32(p + UNIT, 34, 1), CUDA_ERROR_INVALID_VALUE);
-    cr_assert_eq(sim_vmm_word(seen[1]), 33);
+    cr_assert_eq(sim_test_word(seen[1]), 33);
 }
 
 Test(sim_vmm_multicast, binds_by_address_and_keeps_memory_alive)
@@ -145,11 +135,11 @@ Test(sim_vmm_multicast, binds_by_address_and_keeps_memory_alive)
     sim_test_start("2", "16M");
     object = team(2, UNIT);
     memory = sim_vmm_memory(0, 2 * UNIT);
-    p = watched(memory, 2 * UNIT);
+    p = sim_vmm_map(memory, 2 * UNIT);
     ok(cuMulticastBindAddr(object, 0, p + UNIT, UNIT, 0));
-    q = watched(object, UNIT);
+    q = sim_vmm_map(object, UNIT);
     ok(cuMemsetD32(q, 35, 1));
-    cr_assert_eq(sim_vmm_word(p + UNIT), 35);
+    cr_assert_eq(sim_test_word(p + UNIT), 35);
     ok(cuMemUnmap(p, 2 * UNIT));
     ok(cuMemRelease(memory));
     cr_assert_eq(sim_test_free_bytes(), 16 * GS_MIB - 2 * UNIT, "bound memory lives");
@@ -158,7 +148,7 @@ Test(sim_vmm_multicast, binds_by_address_and_keeps_memory_alive)
     ok(cuMemAllocAsync(&pooled, UNIT, NULL));
     ok(cuMulticastBindAddr(object, 0, pooled, UNIT, 0));
     ok(cuMemsetD32(q, 36, 1));
-    cr_assert_eq(sim_vmm_word(pooled), 36);
+    cr_assert_eq(sim_test_word(pooled), 36);
     ok(cuMemUnmap(q, UNIT));
     ok(cuMemRelease(object)); /* and its binding with it */
     ok(cuMemFreeAsync(pooled, NULL));

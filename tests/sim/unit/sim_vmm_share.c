@@ -22,15 +22,6 @@ static CUmemGenericAllocationHandle shareable(size_t bytes)
     return handle;
 }
 
-static CUdeviceptr map(CUmemGenericAllocationHandle handle, size_t bytes)
-{
-    CUdeviceptr p = sim_vmm_reserve(bytes);
-
-    ok(cuMemMap(p, bytes, 0, handle, 0));
-    ok(sim_vmm_access(p, bytes, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
-    return p;
-}
-
 static void send_fd(int socket, int fd)
 {
     union {
@@ -84,8 +75,8 @@ static int other_process(int socket)
     close(fd);
     if (sim_test_free_bytes() != 16 * GS_MIB)
         return 3; /* it counts where it was made */
-    CUdeviceptr p = map(handle, 2 * UNIT);
-    if (sim_vmm_word(p + UNIT) != 21)
+    CUdeviceptr p = sim_vmm_map(handle, 2 * UNIT);
+    if (sim_test_word(p + UNIT) != 21)
         return 4;
     ok(cuMemsetD32(p + UNIT + 4, 22, 1));
     ok(cuCtxSynchronize());
@@ -103,7 +94,7 @@ Test(sim_vmm_share, reaches_another_process)
     sim_test_start("1", "16M");
     CUmemGenericAllocationHandle handle = shareable(2 * UNIT);
     cr_assert_eq(sim_test_free_bytes(), 16 * GS_MIB - 2 * UNIT);
-    CUdeviceptr p = map(handle, 2 * UNIT);
+    CUdeviceptr p = sim_vmm_map(handle, 2 * UNIT);
     ok(cuMemsetD32(p + UNIT, 21, 1));
     ok(cuCtxSynchronize());
     ok(cuMemExportToShareableHandle(&fd, handle, POSIX, 0));
@@ -113,7 +104,7 @@ Test(sim_vmm_share, reaches_another_process)
     cr_assert_eq(waitpid(child, &status, 0), child);
     cr_assert(WIFEXITED(status));
     cr_assert_eq(WEXITSTATUS(status), 0);
-    cr_assert_eq(sim_vmm_word(p + UNIT + 4), 22);
+    cr_assert_eq(sim_test_word(p + UNIT + 4), 22);
 }
 
 Test(sim_vmm_share, comes_back_as_the_same_memory)
@@ -123,13 +114,13 @@ Test(sim_vmm_share, comes_back_as_the_same_memory)
 
     sim_test_start("1", "16M");
     handle = shareable(UNIT);
-    CUdeviceptr p = map(handle, UNIT);
+    CUdeviceptr p = sim_vmm_map(handle, UNIT);
     ok(cuMemExportToShareableHandle(&fd, handle, POSIX, 0));
     ok(cuMemImportFromShareableHandle(&again, (void *)(intptr_t)fd, POSIX));
     cr_assert_eq(close(fd), 0);
-    CUdeviceptr q = map(again, UNIT);
+    CUdeviceptr q = sim_vmm_map(again, UNIT);
     ok(cuMemsetD32(q, 23, 1));
-    cr_assert_eq(sim_vmm_word(p), 23);
+    cr_assert_eq(sim_test_word(p), 23);
     ok(cuMemUnmap(p, UNIT));
     ok(cuMemUnmap(q, UNIT));
     ok(cuMemRelease(handle));
