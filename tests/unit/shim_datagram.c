@@ -18,25 +18,25 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "folder.h"
 #include "shim/settings/datagram.h"
 #include "shim/settings/output.h"
 
-static char folder[64], path[80];
+static char path[80];
 
-static void enter_folder(void)
+static void name_socket(void)
 {
-    strcpy(folder, "/tmp/gpushim-datagram.XXXXXX");
-    cr_assert_not_null(mkdtemp(folder));
+    make_folder();
     snprintf(path, sizeof path, "%s/socket", folder);
 }
 
-static void remove_folder(void)
+static void remove_socket(void)
 {
     (void)unlink(path);
     cr_assert_eq(rmdir(folder), 0, "something is left");
 }
 
-TestSuite(datagram, .init = enter_folder, .fini = remove_folder);
+TestSuite(datagram, .init = name_socket, .fini = remove_socket);
 
 /* A service's socket at `path`. */
 static int listen_there(int type)

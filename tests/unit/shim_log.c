@@ -18,30 +18,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "folder.h"
 #include "shim/settings/log.h"
 #include "shim/settings/log_pattern.h"
 #include "shim/settings/stderr.h"
 
 /* ---- Helpers ---- */
 
-static char directory[64];
-
-static void enter_directory(void)
-{
-    strcpy(directory, "/tmp/gs_log_XXXXXX");
-    cr_assert(mkdtemp(directory));
-    cr_assert_eq(chdir(directory), 0);
-}
-
-static void leave_directory(void)
-{
-    char command[128];
-
-    snprintf(command, sizeof(command), "rm -rf '%s'", directory);
-    cr_assert_eq(system(command), 0);
-}
-
-TestSuite(log, .init = enter_directory, .fini = leave_directory, .timeout = 120);
+TestSuite(log, .init = enter_folder, .fini = remove_folder, .timeout = 120);
 
 /* fd 2 becomes a file, so that what is written there can be read. */
 static void catch_stderr(void)
@@ -209,7 +193,7 @@ Test(log, relative_name_survives_chdir)
     gs_log_open("log.%p", GS_LOG_WARN);
     cr_assert_eq(chdir("/"), 0);
     gs_log_line(GS_LOG_WARN, "here");
-    cr_assert_eq(chdir(directory), 0);
+    cr_assert_eq(chdir(folder), 0);
     {
         char path[64];
 
@@ -225,7 +209,7 @@ Test(log, relative_name_in_the_root_has_one_slash)
     cr_assert_eq(chdir("/"), 0);
     gs_log_pattern_keep(kept, "o.json");
     cr_expect_str_eq(kept, "/o.json");
-    cr_assert_eq(chdir(directory), 0);
+    cr_assert_eq(chdir(folder), 0);
 }
 
 Test(log, no_descriptor_stays_open)
@@ -250,7 +234,7 @@ Test(log, unwritable_file_is_told_once_and_stderr_used)
     snprintf(want, sizeof(want),
              "gpushim: GPUSHIM_LOG_FILE: cannot write %s/missing/norank.%d: no such "
              "file or directory; writing to stderr\ngpushim: one\ngpushim: two\n",
-             directory, getpid());
+             folder, getpid());
     cr_expect_str_eq(contents("stderr"), want);
 }
 

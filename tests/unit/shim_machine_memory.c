@@ -11,32 +11,17 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "folder.h"
 #include "shim/limits/machine_memory.h"
 
 #define MIB ((uint64_t)1 << 20)
-
-static char root[64];
-
-static void begin(void)
-{
-    strcpy(root, "/tmp/gpushim-unit.XXXXXX");
-    cr_assert_not_null(mkdtemp(root));
-}
-
-static void end(void)
-{
-    char command[128];
-
-    snprintf(command, sizeof command, "rm -rf '%s'", root);
-    cr_assert_eq(system(command), 0);
-}
 
 static void put(const char *path, const char *text)
 {
     char full[512];
     FILE *file;
 
-    snprintf(full, sizeof full, "%s%s", root, path);
+    snprintf(full, sizeof full, "%s%s", folder, path);
     for (char *slash = full + 1; (slash = strchr(slash, '/')) != NULL; slash++) {
         *slash = '\0';
         mkdir(full, 0777);
@@ -59,12 +44,12 @@ static struct gs_machine_memory read_it(void)
     struct gs_machine_memory memory = {0};
 
     errno = 77;
-    cr_assert(gs_machine_memory_read(root, &memory));
+    cr_assert(gs_machine_memory_read(folder, &memory));
     cr_expect_eq(errno, 77, "errno is as it was");
     return memory;
 }
 
-Test(machine_memory, reads_the_machine, .init = begin, .fini = end)
+Test(machine_memory, reads_the_machine, .init = make_folder, .fini = remove_folder)
 {
     struct gs_machine_memory memory;
 
@@ -74,19 +59,20 @@ Test(machine_memory, reads_the_machine, .init = begin, .fini = end)
     cr_expect_eq(memory.available_bytes, 512 * MIB);
 }
 
-Test(machine_memory, says_if_it_cannot, .init = begin, .fini = end)
+Test(machine_memory, says_if_it_cannot, .init = make_folder, .fini = remove_folder)
 {
     struct gs_machine_memory memory = {.total_bytes = 5};
 
-    cr_expect(!gs_machine_memory_read(root, &memory));
+    cr_expect(!gs_machine_memory_read(folder, &memory));
     put("/proc/meminfo", "MemTotal: 5 kB\n");
-    cr_expect(!gs_machine_memory_read(root, &memory));
+    cr_expect(!gs_machine_memory_read(folder, &memory));
     put("/proc/meminfo", "MemTotal: x kB\nMemAvailable: y\n");
-    cr_expect(!gs_machine_memory_read(root, &memory));
+    cr_expect(!gs_machine_memory_read(folder, &memory));
     cr_expect_eq(memory.total_bytes, 5, "nothing was written");
 }
 
-Test(machine_memory, heeds_a_group_and_those_above_it, .init = begin, .fini = end)
+Test(machine_memory, heeds_a_group_and_those_above_it, .init = make_folder,
+     .fini = remove_folder)
 {
     struct gs_machine_memory memory;
 
@@ -104,7 +90,8 @@ Test(machine_memory, heeds_a_group_and_those_above_it, .init = begin, .fini = en
     cr_expect_eq(memory.available_bytes, 50 * MIB);
 }
 
-Test(machine_memory, leaves_out_what_the_kernel_takes_back, .init = begin, .fini = end)
+Test(machine_memory, leaves_out_what_the_kernel_takes_back, .init = make_folder,
+     .fini = remove_folder)
 {
     struct gs_machine_memory memory;
 
@@ -121,7 +108,7 @@ Test(machine_memory, leaves_out_what_the_kernel_takes_back, .init = begin, .fini
     cr_expect_eq(memory.available_bytes, 0, "over the limit");
 }
 
-Test(machine_memory, takes_no_limit_for_none, .init = begin, .fini = end)
+Test(machine_memory, takes_no_limit_for_none, .init = make_folder, .fini = remove_folder)
 {
     struct gs_machine_memory memory;
 
@@ -135,7 +122,8 @@ Test(machine_memory, takes_no_limit_for_none, .init = begin, .fini = end)
 }
 
 /* In a container the path is the host's, and what is mounted is the container's. */
-Test(machine_memory, asks_the_root_of_the_mount, .init = begin, .fini = end)
+Test(machine_memory, asks_the_root_of_the_mount, .init = make_folder,
+     .fini = remove_folder)
 {
     struct gs_machine_memory memory;
 
@@ -148,7 +136,7 @@ Test(machine_memory, asks_the_root_of_the_mount, .init = begin, .fini = end)
     cr_expect_eq(memory.available_bytes, 50 * MIB);
 }
 
-Test(machine_memory, reads_the_first_version, .init = begin, .fini = end)
+Test(machine_memory, reads_the_first_version, .init = make_folder, .fini = remove_folder)
 {
     struct gs_machine_memory memory;
 
@@ -166,7 +154,7 @@ Test(machine_memory, reads_the_first_version, .init = begin, .fini = end)
     cr_expect_eq(memory.available_bytes, 20 * MIB);
 }
 
-Test(machine_memory, survives_nonsense, .init = begin, .fini = end)
+Test(machine_memory, survives_nonsense, .init = make_folder, .fini = remove_folder)
 {
     static const char *const texts[] = {"",     ":",          "::",
                                         "0::",  "0:memory",   "a:b:c:d",
@@ -182,38 +170,39 @@ Test(machine_memory, survives_nonsense, .init = begin, .fini = end)
 
 /* Each pinned segment and each trim asks, from many threads: the files are read once in
  * GS_MACHINE_RECENT_NS, and what the process took meanwhile counts all the same. */
-Test(machine_memory, an_answer_serves_for_a_while_less_what_was_taken, .init = begin,
-     .fini = end)
+Test(machine_memory, an_answer_serves_for_a_while_less_what_was_taken,
+     .init = make_folder, .fini = remove_folder)
 {
     struct gs_machine_memory memory = {0};
     uint64_t now = 7;
 
     machine();
-    cr_assert(gs_machine_memory_recent(root, now, &memory));
+    cr_assert(gs_machine_memory_recent(folder, now, &memory));
     cr_expect_eq(memory.available_bytes, 512 * MIB);
     put("/proc/meminfo", "MemTotal:       1048576 kB\nMemAvailable:    102400 kB\n");
     gs_machine_memory_taken((int64_t)(100 * MIB));
     now += GS_MACHINE_RECENT_NS - 1;
-    cr_assert(gs_machine_memory_recent(root, now, &memory));
+    cr_assert(gs_machine_memory_recent(folder, now, &memory));
     cr_expect_eq(memory.total_bytes, 1024 * MIB);
     cr_expect_eq(memory.available_bytes, 412 * MIB);
     gs_machine_memory_taken((int64_t)(500 * MIB));
-    cr_assert(gs_machine_memory_recent(root, now, &memory));
+    cr_assert(gs_machine_memory_recent(folder, now, &memory));
     cr_expect_eq(memory.available_bytes, 0);
     gs_machine_memory_taken(-(int64_t)(300 * MIB));
-    cr_assert(gs_machine_memory_recent(root, now, &memory));
+    cr_assert(gs_machine_memory_recent(folder, now, &memory));
     cr_expect_eq(memory.available_bytes, 212 * MIB);
-    cr_assert(gs_machine_memory_recent(root, now + 1, &memory));
+    cr_assert(gs_machine_memory_recent(folder, now + 1, &memory));
     cr_expect_eq(memory.available_bytes, 100 * MIB, "read again");
 }
 
-Test(machine_memory, no_answer_is_kept_that_there_was_not, .init = begin, .fini = end)
+Test(machine_memory, no_answer_is_kept_that_there_was_not, .init = make_folder,
+     .fini = remove_folder)
 {
     struct gs_machine_memory memory = {.total_bytes = 5};
 
-    cr_expect(!gs_machine_memory_recent(root, 7, &memory));
+    cr_expect(!gs_machine_memory_recent(folder, 7, &memory));
     cr_expect_eq(memory.total_bytes, 5, "nothing was written");
     machine();
-    cr_assert(gs_machine_memory_recent(root, 7, &memory));
+    cr_assert(gs_machine_memory_recent(folder, 7, &memory));
     cr_expect_eq(memory.available_bytes, 512 * MIB);
 }

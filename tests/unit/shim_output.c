@@ -15,28 +15,17 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "folder.h"
 #include "shim/settings/output.h"
 #include "shim/settings/output_ours.h"
 
-static char folder[64];
-
-static void enter_folder(void)
+static void enter_own_folder(void)
 {
-    strcpy(folder, "/tmp/gpushim-output.XXXXXX");
-    cr_assert_not_null(mkdtemp(folder));
-    cr_assert_eq(chdir(folder), 0);
+    enter_folder();
     gs_output_ours_force(true); /* or the texts here are somebody else's */
 }
 
-static void remove_folder(void)
-{
-    char command[128];
-
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    cr_assert_eq(system(command), 0);
-}
-
-TestSuite(output_file, .init = enter_folder, .fini = remove_folder);
+TestSuite(output_file, .init = enter_own_folder, .fini = remove_folder);
 
 /* Write `text` to `path`; returns what closing says. */
 static int write_text(const char *path, const char *text, bool keep)

@@ -11,25 +11,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "folder.h"
 #include "shim/settings/output_map.h"
 
-static char folder[64];
 static struct gs_output_map file;
-
-static void enter_folder(void)
-{
-    strcpy(folder, "/tmp/gpushim-map.XXXXXX");
-    cr_assert_not_null(mkdtemp(folder));
-    cr_assert_eq(chdir(folder), 0);
-}
-
-static void remove_folder(void)
-{
-    char command[128];
-
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    cr_assert_eq(system(command), 0);
-}
 
 TestSuite(output_map, .init = enter_folder, .fini = remove_folder);
 

@@ -9,41 +9,26 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "folder.h"
 #include "shim/limits/platform.h"
-
-static char root[64];
-
-static void begin(void)
-{
-    strcpy(root, "/tmp/gpushim-unit.XXXXXX");
-    cr_assert_not_null(mkdtemp(root));
-}
-
-static void end(void)
-{
-    char command[128];
-
-    snprintf(command, sizeof command, "rm -rf '%s'", root);
-    cr_assert_eq(system(command), 0);
-}
 
 static void put(const char *folders, const char *file, const char *text)
 {
     char command[512];
 
     snprintf(command, sizeof command, "mkdir -p '%s%s' && printf '%%s' '%s' >'%s%s/%s'",
-             root, folders, text, root, folders, file);
+             folder, folders, text, folder, folders, file);
     cr_assert_eq(system(command), 0);
 }
 
-TestSuite(platform, .init = begin, .fini = end);
+TestSuite(platform, .init = make_folder, .fini = remove_folder);
 
 Test(platform, an_ordinary_system_is_nothing_special)
 {
     struct gs_platform platform;
 
     put("/proc/sys/kernel", "osrelease", "6.1.0-18-amd64\n");
-    platform = gs_platform_read(0, root, NULL);
+    platform = gs_platform_read(0, folder, NULL);
     cr_assert_not(platform.wsl);
     cr_assert_not(platform.mps);
     cr_assert_not(platform.mig);
@@ -53,11 +38,11 @@ Test(platform, an_ordinary_system_is_nothing_special)
 Test(platform, windows_is_known_by_its_kernel)
 {
     put("/proc/sys/kernel", "osrelease", "5.15.153.1-microsoft-standard-WSL2\n");
-    cr_assert(gs_platform_read(0, root, NULL).wsl);
+    cr_assert(gs_platform_read(0, folder, NULL).wsl);
     put("/proc/sys/kernel", "osrelease", "4.4.0-19041-Microsoft\n");
-    cr_assert(gs_platform_read(0, root, NULL).wsl);
+    cr_assert(gs_platform_read(0, folder, NULL).wsl);
     put("/proc/sys/kernel", "osrelease", "");
-    cr_assert_not(gs_platform_read(0, root, NULL).wsl);
+    cr_assert_not(gs_platform_read(0, folder, NULL).wsl);
 }
 
 Test(platform, a_service_is_known_by_its_pipe)
@@ -66,12 +51,12 @@ Test(platform, a_service_is_known_by_its_pipe)
     char *const empty[] = {"CUDA_MPS_PIPE_DIRECTORY=", NULL};
 
     put("/tmp/nvidia-mps", "control", "");
-    cr_assert(gs_platform_read(0, root, NULL).mps);
-    cr_assert_not(gs_platform_read(0, root, elsewhere).mps,
+    cr_assert(gs_platform_read(0, folder, NULL).mps);
+    cr_assert_not(gs_platform_read(0, folder, elsewhere).mps,
                   "it is the named one or none");
-    cr_assert_not(gs_platform_read(0, root, empty).mps);
+    cr_assert_not(gs_platform_read(0, folder, empty).mps);
     put("/run/mps", "control", "");
-    cr_assert(gs_platform_read(0, root, elsewhere).mps);
+    cr_assert(gs_platform_read(0, folder, elsewhere).mps);
 }
 
 Test(platform, says_what_it_is)

@@ -10,13 +10,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "folder.h"
 #include "gpushim.h"
 #include "shim/report/statistics.h"
 #include "shim/settings/log.h"
 #include "shim/statefile/state_file.h"
 #include "shim/tools/reader/state_open.h"
 
-static char folder[64], path[96], data_path[96];
+static char path[96], data_path[96];
 static struct gs_state state;
 
 static void make_file(void)
@@ -25,8 +26,7 @@ static void make_file(void)
     char variable[160];
     char *env[] = {variable, NULL};
 
-    strcpy(folder, "/tmp/gpushim-figures.XXXXXX");
-    cr_assert_not_null(mkdtemp(folder));
+    make_folder();
     snprintf(path, sizeof path, "%s/state", folder);
     snprintf(data_path, sizeof data_path, "%s/state.data", folder);
     snprintf(variable, sizeof variable, "GPUSHIM_STATE_FILE=%s", path);
@@ -39,15 +39,7 @@ static void make_file(void)
     cr_assert_eq(gs_tracker_create(&config, &state.tracker), GS_OK);
 }
 
-static void remove_file(void)
-{
-    char command[128];
-
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    cr_assert_eq(system(command), 0);
-}
-
-TestSuite(statistics, .init = make_file, .fini = remove_file);
+TestSuite(statistics, .init = make_file, .fini = remove_folder);
 
 /* What the file has of a device now; at_ns 0: nothing. */
 static struct gs_statistics read_back(size_t device)

@@ -16,32 +16,24 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "folder.h"
 #include "shim/settings/log.h"
 #include "shim/tools/replay/replay_trace.h"
 #include "shim/settings/thread.h"
 #include "shim/trace/trace.h"
 
-static char folder[] = "/tmp/gpushim-trace.XXXXXX";
 static char said[64]; /* where messages go */
 static char trace_path[64];
 
-static void enter_folder(void)
+static void open_log(void)
 {
-    cr_assert_not_null(mkdtemp(folder));
+    make_folder();
     snprintf(said, sizeof(said), "%s/said", folder);
     snprintf(trace_path, sizeof(trace_path), "%s/trace", folder);
     gs_log_open(said, GS_LOG_WARN);
 }
 
-static void leave_folder(void)
-{
-    char command[128];
-
-    snprintf(command, sizeof(command), "rm -rf '%s'", folder);
-    cr_assert_eq(system(command), 0);
-}
-
-TestSuite(trace, .init = enter_folder, .fini = leave_folder);
+TestSuite(trace, .init = open_log, .fini = remove_folder);
 
 static CUcontext context;
 static int device;

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "folder.h"
 #include "shim/settings/log.h"
 #include "shim/tools/replay/replay_trace.h"
 #include "shim/trace/trace.h"
@@ -21,26 +22,17 @@
 #define SIZE   (8 * GS_MIB) /* 10 chunks: some 164,000 records */
 #define BLOCKS 3000u
 
-static char folder[] = "/tmp/gpushim-ring.XXXXXX";
 static char trace_path[64], said[64];
 
-static void enter_folder(void)
+static void open_log(void)
 {
-    cr_assert_not_null(mkdtemp(folder));
+    make_folder();
     snprintf(said, sizeof(said), "%s/said", folder);
     snprintf(trace_path, sizeof(trace_path), "%s/trace", folder);
     gs_log_open(said, GS_LOG_WARN);
 }
 
-static void leave_folder(void)
-{
-    char command[128];
-
-    snprintf(command, sizeof(command), "rm -rf '%s'", folder);
-    cr_assert_eq(system(command), 0);
-}
-
-TestSuite(trace_ring, .init = enter_folder, .fini = leave_folder);
+TestSuite(trace_ring, .init = open_log, .fini = remove_folder);
 
 /* ---- what is live ----------------------------------------------------------------- */
 
