@@ -38,11 +38,7 @@ static void begin(size_t pages)
 
 static void end(void)
 {
-    gs_pool_trim(bed.pool, -1, SIZE_MAX);
-    cr_assert_eq(bed.fake.mapped_bytes, 0);
-    gs_page_store_give_all(pager.store);
-    bed_fini(&bed);
-    pager_fini(&pager);
+    pager_end(&pager, &bed);
 }
 
 static struct gs_block *apart(size_t bytes)

@@ -34,14 +34,6 @@ static void begin_spare(struct bed *bed, size_t device_bytes, size_t capacity)
     gs_pool_set_limits(bed->pool, 0, &limits);
 }
 
-static struct gs_range range_of(struct bed *bed, uint64_t addr)
-{
-    struct gs_range range;
-
-    cr_assert_eq(gs_pool_find(bed->pool, addr, &range), GS_OK);
-    return range;
-}
-
 Test(carve, large_requests_share_what_one_left)
 {
     struct bed bed;
@@ -57,9 +49,9 @@ Test(carve, large_requests_share_what_one_left)
     cr_expect_eq(b, whole + 6 * GS_MIB);
     cr_expect_eq(c, whole + 8 * GS_MIB);
     cr_expect_eq(bed.fake.maps, 1);
-    cr_expect(range_of(&bed, b).shared);
-    cr_expect_eq(range_of(&bed, c).block_bytes, 4 * GS_MIB);
-    cr_expect_eq(range_of(&bed, c).requested_bytes, 3 * GS_MIB);
+    cr_expect(bed_range(&bed, b).shared);
+    cr_expect_eq(bed_range(&bed, c).block_bytes, 4 * GS_MIB);
+    cr_expect_eq(bed_range(&bed, c).requested_bytes, 3 * GS_MIB);
     bed_check(&bed);
     bed_free(&bed, b);
     bed_free(&bed, a);
@@ -76,11 +68,11 @@ Test(carve, what_is_larger_than_a_shared_block_has_its_own)
 
     begin(&bed, 16 * GS_GIB);
     large = bed_alloc(&bed, GS_SHARED_MAX_BYTES + 1);
-    cr_expect_not(range_of(&bed, large).shared);
+    cr_expect_not(bed_range(&bed, large).shared);
     bed_free(&bed, large);
     half = bed_alloc(&bed, GS_SHARED_MAX_BYTES / 2);
-    cr_expect(range_of(&bed, half).shared);
-    cr_expect(range_of(&bed, bed_alloc(&bed, 512)).shared);
+    cr_expect(bed_range(&bed, half).shared);
+    cr_expect(bed_range(&bed, bed_alloc(&bed, 512)).shared);
     cr_expect_eq(bed.fake.maps, 2, "small blocks have segments of their own");
     bed_check(&bed);
     bed_fini(&bed);
@@ -156,7 +148,7 @@ Test(carve, an_exported_segment_takes_no_new_allocation)
     a = bed_alloc(&bed, 4 * GS_MIB);
     cr_assert_eq(gs_pool_retain(bed.pool, a), GS_OK);
     b = bed_alloc(&bed, 4 * GS_MIB);
-    cr_expect_neq(range_of(&bed, a).segment_addr, range_of(&bed, b).segment_addr);
+    cr_expect_neq(bed_range(&bed, a).segment_addr, bed_range(&bed, b).segment_addr);
     bed_check(&bed);
     bed_free(&bed, a);
     cr_expect_not(fake_is_mapped(&bed.fake, a), "its last allocation has left");
@@ -209,7 +201,7 @@ static void share_and_merge(struct bed *bed)
     bed_free(bed, b);
     bed_check(bed);
     cr_expect_eq(bed_alloc(bed, 12 * GS_MIB), whole, "not merged again");
-    cr_expect_not(range_of(bed, whole).shared, "it is an allocation of its own again");
+    cr_expect_not(bed_range(bed, whole).shared, "it is an allocation of its own again");
 }
 
 Test(carve, memory_to_spare_is_shared)
@@ -224,7 +216,7 @@ Test(carve, memory_to_spare_is_shared)
 static void expect_apart(struct bed *bed)
 {
     bed_free(bed, bed_alloc(bed, 12 * GS_MIB));
-    cr_expect_not(range_of(bed, bed_alloc(bed, 5 * GS_MIB)).shared);
+    cr_expect_not(bed_range(bed, bed_alloc(bed, 5 * GS_MIB)).shared);
     cr_expect_eq(bed->fake.maps, 2);
     bed_check(bed);
 }
@@ -262,9 +254,9 @@ Test(carve, carved_segments_take_their_share_together)
     b = bed_alloc(&bed, 18 * GS_MIB);
     bed_free(&bed, a);
     bed_free(&bed, b);
-    cr_expect(range_of(&bed, bed_alloc(&bed, 12 * GS_MIB)).shared);
-    cr_expect_not(range_of(&bed, bed_alloc(&bed, 12 * GS_MIB)).shared);
-    cr_expect(range_of(&bed, bed_alloc(&bed, 4 * GS_MIB)).shared, "beside the first");
+    cr_expect(bed_range(&bed, bed_alloc(&bed, 12 * GS_MIB)).shared);
+    cr_expect_not(bed_range(&bed, bed_alloc(&bed, 12 * GS_MIB)).shared);
+    cr_expect(bed_range(&bed, bed_alloc(&bed, 4 * GS_MIB)).shared, "beside the first");
     cr_expect_eq(bed.fake.maps, 3);
     bed_check(&bed);
     bed_fini(&bed);
@@ -276,14 +268,15 @@ Test(carve, a_new_segment_is_a_share_of_what_is_in_use)
     uint64_t addr;
 
     begin_spare(&bed, 64 * GS_GIB, 64 * GS_GIB);
-    cr_expect_eq(range_of(&bed, bed_alloc(&bed, 4 * GS_MIB)).segment_bytes, 4 * GS_MIB);
+    cr_expect_eq(bed_range(&bed, bed_alloc(&bed, 4 * GS_MIB)).segment_bytes, 4 * GS_MIB);
     bed_alloc(&bed, 60 * GS_MIB);
     addr = bed_alloc(&bed, 8 * GS_MIB);
-    cr_expect_eq(range_of(&bed, addr).segment_bytes, 16 * GS_MIB);
+    cr_expect_eq(bed_range(&bed, addr).segment_bytes, 16 * GS_MIB);
     cr_expect_eq(bed_alloc(&bed, 7 * GS_MIB), addr + 8 * GS_MIB);
-    cr_expect_eq(range_of(&bed, bed_alloc(&bed, 12 * GS_MIB)).segment_bytes, 12 * GS_MIB);
+    cr_expect_eq(bed_range(&bed, bed_alloc(&bed, 12 * GS_MIB)).segment_bytes,
+                 12 * GS_MIB);
     bed_alloc(&bed, GS_GIB);
-    cr_expect_eq(range_of(&bed, bed_alloc(&bed, 2 * GS_MIB)).segment_bytes, 64 * GS_MIB);
+    cr_expect_eq(bed_range(&bed, bed_alloc(&bed, 2 * GS_MIB)).segment_bytes, 64 * GS_MIB);
     bed_check(&bed);
     bed_fini(&bed);
 }
@@ -299,7 +292,8 @@ Test(carve, a_refused_share_costs_no_idle_memory)
     idle = bed_alloc(&bed, 20 * GS_MIB);
     bed_alloc(&bed, 200 * GS_MIB);
     bed_free(&bed, idle);
-    cr_expect_eq(range_of(&bed, bed_alloc(&bed, 24 * GS_MIB)).segment_bytes, 24 * GS_MIB);
+    cr_expect_eq(bed_range(&bed, bed_alloc(&bed, 24 * GS_MIB)).segment_bytes,
+                 24 * GS_MIB);
     cr_expect_eq(bed.fake.mapped_bytes, 244 * GS_MIB, "20 MiB of it are idle");
     bed_check(&bed);
     bed_fini(&bed);

@@ -325,12 +325,28 @@ void bed_free_fenced(struct bed *bed, uint64_t addr, gs_fence fence)
     gs_block_free_fenced(bed_claim(bed, addr), fence);
 }
 
+struct gs_range bed_range(struct bed *bed, uint64_t addr)
+{
+    struct gs_range range;
+
+    cr_assert_eq(gs_pool_find(bed->pool, addr, &range), GS_OK);
+    return range;
+}
+
 struct gs_pool_stats bed_stats(struct bed *bed)
 {
     struct gs_pool_stats stats;
 
     gs_pool_stats(bed->pool, -1, &stats);
     return stats;
+}
+
+unsigned long bed_number(const char *variable, unsigned long normal)
+{
+    const char *text = getenv(variable);
+    unsigned long number = text ? strtoul(text, NULL, 10) : 0;
+
+    return number ? number : normal;
 }
 
 uint64_t bed_random(uint64_t *state)

@@ -109,8 +109,12 @@ void bed_free(struct bed *bed, uint64_t addr);
 void bed_free_fenced(struct bed *bed, uint64_t addr, gs_fence fence);
 /* Claim; must succeed. */
 struct gs_block *bed_claim(struct bed *bed, uint64_t addr);
+/* The range of the pool that an address is in; there must be one. */
+struct gs_range bed_range(struct bed *bed, uint64_t addr);
 struct gs_pool_stats bed_stats(struct bed *bed);
 
+/* A number from the environment; `normal` if it is not set. */
+unsigned long bed_number(const char *variable, unsigned long normal);
 /* xorshift64*; the state must not be 0. */
 uint64_t bed_random(uint64_t *state);
 

@@ -14,14 +14,6 @@
 #define LIVE_MAX 256
 #define SEQUENCE 4000
 
-static unsigned seeds_or(unsigned normal)
-{
-    const char *text = getenv("GPUSHIM_TEST_SEEDS");
-    int seeds = text ? atoi(text) : 0;
-
-    return seeds > 0 ? (unsigned)seeds : normal;
-}
-
 struct operation {
     unsigned slot;
     size_t bytes; /* 0: free */
@@ -134,7 +126,7 @@ Test(native, sequence_that_fits_natively_fits_within_the_bound, .timeout = 3600)
 {
     static struct operation operations[SEQUENCE];
 
-    for (unsigned seed = 1; seed <= seeds_or(100); seed++) {
+    for (unsigned seed = 1; seed <= bed_number("GPUSHIM_TEST_SEEDS", 100); seed++) {
         struct peaks peaks;
 
         draw_sequence(seed, operations);
@@ -152,7 +144,7 @@ Test(native, only_the_impossible_is_refused, .timeout = 3600)
     static struct operation operations[SEQUENCE];
     unsigned refused = 0;
 
-    for (unsigned seed = 1; seed <= seeds_or(100); seed++) {
+    for (unsigned seed = 1; seed <= bed_number("GPUSHIM_TEST_SEEDS", 100); seed++) {
         draw_sequence(seed, operations);
         refused += replay(operations, native_peaks(operations).total / 2, GS_CARVE_SPARE);
     }
@@ -165,7 +157,7 @@ Test(native, large_requests_of_repeating_sizes_need_not_a_byte_more, .timeout = 
 {
     static struct operation operations[SEQUENCE];
 
-    for (unsigned seed = 1; seed <= seeds_or(100); seed++) {
+    for (unsigned seed = 1; seed <= bed_number("GPUSHIM_TEST_SEEDS", 100); seed++) {
         draw_sequence(seed, operations);
         for (unsigned i = 0; i < SEQUENCE; i++)
             if (operations[i].bytes) /* 2, 4, 8 and 16 MiB: never within an eighth */

@@ -3,6 +3,8 @@
  */
 #include "pool_pager.h"
 
+#include <criterion/criterion.h>
+
 #include "pool/lock.h"
 
 static void note(struct pager *pager, const char *what)
@@ -201,6 +203,15 @@ void pager_init(struct pager *pager, struct fake *fake, uint64_t base, size_t ar
 void pager_fini(struct pager *pager)
 {
     gs_page_store_destroy(pager->store);
+}
+
+void pager_end(struct pager *pager, struct bed *bed)
+{
+    gs_pool_trim(bed->pool, -1, SIZE_MAX);
+    cr_assert_eq(bed->fake.mapped_bytes, 0);
+    gs_page_store_give_all(pager->store);
+    bed_fini(bed);
+    pager_fini(pager);
 }
 
 bool pager_is_mapped(struct pager *pager, uint64_t addr, size_t bytes)

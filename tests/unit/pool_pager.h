@@ -46,6 +46,8 @@ extern const struct gs_page_ops pager_ops;
 void pager_init(struct pager *pager, struct fake *fake, uint64_t base,
                 size_t arena_bytes);
 void pager_fini(struct pager *pager);
+/* Ends a bed whose pages the pager makes, which must all have been given back. */
+void pager_end(struct pager *pager, struct bed *bed);
 
 /* Is each page of the range mapped, and may the device access it? */
 bool pager_is_mapped(struct pager *pager, uint64_t addr, size_t bytes);

@@ -337,11 +337,7 @@ static void begin_pool(size_t pages)
 
 static void end_pool(void)
 {
-    gs_pool_trim(bed.pool, -1, SIZE_MAX);
-    cr_assert_eq(bed.fake.mapped_bytes, 0);
-    gs_page_store_give_all(pager.store);
-    bed_fini(&bed);
-    pager_fini(&pager);
+    pager_end(&pager, &bed);
 }
 
 static uint64_t allocated(size_t pages)

@@ -12,14 +12,6 @@
 
 #define LIVE_MAX 256
 
-static unsigned seeds_or(unsigned normal)
-{
-    const char *text = getenv("GPUSHIM_TEST_SEEDS");
-    int seeds = text ? atoi(text) : 0;
-
-    return seeds > 0 ? (unsigned)seeds : normal;
-}
-
 /* Sizes as programs ask for them: mostly small, some of every kind. */
 static size_t draw_size(uint64_t *state)
 {
@@ -129,7 +121,7 @@ static struct gs_pool_stats run_against_reference(uint64_t seed, size_t capacity
 
 Test(property, does_what_the_reference_does_with_memory_to_spare, .timeout = 3600)
 {
-    for (unsigned seed = 1; seed <= seeds_or(4); seed++) {
+    for (unsigned seed = 1; seed <= bed_number("GPUSHIM_TEST_SEEDS", 4); seed++) {
         struct gs_pool_stats stats =
             run_against_reference(seed, 64 * GS_GIB, 20 * GS_MIB, 60000);
 
@@ -140,7 +132,7 @@ Test(property, does_what_the_reference_does_with_memory_to_spare, .timeout = 360
 
 Test(property, does_what_the_reference_does_on_a_full_device, .timeout = 3600)
 {
-    for (unsigned seed = 1; seed <= seeds_or(4); seed++) {
+    for (unsigned seed = 1; seed <= bed_number("GPUSHIM_TEST_SEEDS", 4); seed++) {
         struct gs_pool_stats stats = run_against_reference(
             seed, (48 + 16 * (seed % 6)) * GS_MIB, 4 * GS_MIB, 60000);
 

@@ -48,14 +48,6 @@ static struct {
     unsigned long unsuitable, limited, moved;
 } did;
 
-static unsigned long number_or(const char *name, unsigned long normal)
-{
-    const char *text = getenv(name);
-    unsigned long number = text ? strtoul(text, NULL, 10) : 0;
-
-    return number ? number : normal;
-}
-
 static uint64_t draw(uint64_t limit)
 {
     return bed_random(&life.random) % limit;
@@ -746,8 +738,8 @@ static void end_life(void)
 
 Test(property_random, keeps_every_rule_of_a_plain_list, .timeout = 3600)
 {
-    unsigned long all = number_or("GPUSHIM_TEST_STEPS", NORMAL_STEPS), left = all;
-    uint64_t seed = number_or("GPUSHIM_TEST_SEED", 1);
+    unsigned long all = bed_number("GPUSHIM_TEST_STEPS", NORMAL_STEPS), left = all;
+    uint64_t seed = bed_number("GPUSHIM_TEST_SEED", 1);
 
     while (left) {
         unsigned long steps = left < LIFE_STEPS ? left : LIFE_STEPS;

@@ -14,14 +14,6 @@
 
 #define ALLOCATIONS 1024
 
-static unsigned long number_or(const char *name, unsigned long normal)
-{
-    const char *text = getenv(name);
-    unsigned long number = text ? strtoul(text, NULL, 10) : 0;
-
-    return number ? number : normal;
-}
-
 struct allocation {
     uint64_t addr;
     size_t bytes;
@@ -80,7 +72,7 @@ static int run_pair(uint64_t seed, size_t capacity, unsigned steps, unsigned *re
 
 Test(property_tiers, refuse_no_more_than_a_pool_without_them, .timeout = 3600)
 {
-    unsigned refused = 0, seeds = (unsigned)number_or("GPUSHIM_TEST_SEEDS", 12);
+    unsigned refused = 0, seeds = (unsigned)bed_number("GPUSHIM_TEST_SEEDS", 12);
     int worse = 0;
 
     for (unsigned seed = 1; seed <= seeds; seed++)

@@ -9,14 +9,6 @@
 
 #define PAGE ((uint64_t)GS_PAGE_UNITS * GS_BLOCK_BYTES)
 
-static struct gs_range find(struct bed *bed, uint64_t addr)
-{
-    struct gs_range range;
-
-    cr_assert_eq(gs_pool_find(bed->pool, addr, &range), GS_OK);
-    return range;
-}
-
 Test(small, is_rounded_to_512_bytes)
 {
     static const size_t sizes[][2] = {
@@ -27,7 +19,7 @@ Test(small, is_rounded_to_512_bytes)
     bed_init(&bed, 64 * GS_MIB, 0);
     for (size_t i = 0; i < GS_ARRAY_LEN(sizes); i++) {
         uint64_t addr = bed_alloc(&bed, sizes[i][0]);
-        struct gs_range range = find(&bed, addr);
+        struct gs_range range = bed_range(&bed, addr);
 
         cr_assert_eq(range.block_addr, addr);
         cr_assert_eq(range.block_bytes, sizes[i][1], "%zu", sizes[i][0]);
@@ -189,10 +181,10 @@ Test(small, coalesces_with_both_neighbours_at_once)
     end = bed_alloc(&bed, 512);
     bed_free(&bed, a);
     bed_free(&bed, c);
-    hole = find(&bed, c);
+    hole = bed_range(&bed, c);
     cr_assert_eq(hole.block_bytes, 512);
     bed_free(&bed, b);
-    hole = find(&bed, b + 700);
+    hole = bed_range(&bed, b + 700);
     cr_assert_eq(hole.block_addr, a);
     cr_assert_eq(hole.block_bytes, 3584);
     cr_assert_not(hole.live);
@@ -264,7 +256,7 @@ Test(small, segment_of_one_block_is_filled_exactly)
 
     bed_init(&bed, 64 * GS_MIB, 0);
     addr = bed_alloc(&bed, GS_LARGE_BYTES - 100);
-    cr_assert_eq(find(&bed, addr).block_bytes, GS_LARGE_BYTES);
+    cr_assert_eq(bed_range(&bed, addr).block_bytes, GS_LARGE_BYTES);
     bed_free(&bed, addr);
     cr_assert_eq(bed_alloc(&bed, GS_LARGE_BYTES - 1), addr);
     cr_assert_eq(bed.fake.maps, 1);

@@ -191,12 +191,19 @@ struct gs_report_config test_report_config(void)
                                      .runtime_name_count = GS_ARRAY_LEN(runtime_names)};
 }
 
+static void no_problem(void *self, unsigned line, const char *what)
+{
+    (void)self;
+    cr_assert_fail("line %u: %s", line, what);
+}
+
 struct gs_suppressions *test_rules(const char *text)
 {
     struct gs_suppressions *rules = NULL;
 
     cr_assert_eq(gs_suppressions_create(&rules), GS_OK);
-    cr_assert_eq(gs_suppressions_add(rules, "r", text, strlen(text), NULL, NULL), GS_OK);
+    cr_assert_eq(gs_suppressions_add(rules, "r", text, strlen(text), no_problem, NULL),
+                 GS_OK);
     return rules;
 }
 

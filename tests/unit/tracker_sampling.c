@@ -263,22 +263,13 @@ Test(sampling, files_have_what_the_stacks_stand_for)
  * ----------------------------------------------------------
  */
 
-static void no_problem(void *self, unsigned line, const char *what)
-{
-    (void)self;
-    cr_assert_fail("line %u: %s", line, what);
-}
-
 /* The report under these rules; the caller frees it. */
 static char *suppressed_text(struct gs_tracker *tracker, const char *text,
                              struct gs_report_summary *summary)
 {
     struct gs_report_config config = test_report_config();
 
-    cr_assert_eq(gs_suppressions_create(&config.suppressions), GS_OK);
-    cr_assert_eq(gs_suppressions_add(config.suppressions, "r", text, strlen(text),
-                                     no_problem, NULL),
-                 GS_OK);
+    config.suppressions = test_rules(text);
     char *report = test_report_text(tracker, &config, summary);
     gs_suppressions_destroy(config.suppressions);
     return report;

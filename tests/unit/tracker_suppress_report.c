@@ -9,19 +9,10 @@
 
 #include "tracker_helpers.h"
 
-static void no_problem(void *self, unsigned line, const char *what)
-{
-    (void)self;
-    cr_assert_fail("line %u: %s", line, what);
-}
-
 static struct gs_suppressions *rules_of(const char *text, bool builtin)
 {
-    struct gs_suppressions *rules = NULL;
+    struct gs_suppressions *rules = test_rules(text);
 
-    cr_assert_eq(gs_suppressions_create(&rules), GS_OK);
-    cr_assert_eq(gs_suppressions_add(rules, "r", text, strlen(text), no_problem, NULL),
-                 GS_OK);
     if (builtin)
         cr_assert_eq(gs_suppressions_add_builtin(rules), GS_OK);
     return rules;
