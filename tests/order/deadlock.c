@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "order.h"
@@ -19,34 +18,6 @@
 #define MIB   ((size_t)1 << 20)
 /* 64 MiB, of which modules and small blocks take a few. */
 #define SMALL_DEVICE "CUDASIM_MEMORY=64M"
-
-static void nap(long ms)
-{
-    const struct timespec time = {0, ms * 1000000};
-
-    nanosleep(&time, NULL);
-}
-
-static void set_flag(uint32_t *flag)
-{
-    __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
-}
-
-static uint32_t *new_flag(void)
-{
-    uint32_t *flag = new_pinned();
-
-    *flag = 0;
-    return flag;
-}
-
-static CUdeviceptr new_block(size_t bytes)
-{
-    CUdeviceptr block;
-
-    OK(cuMemAlloc(&block, bytes));
-    return block;
-}
 
 /* Something that is freed, and so idle in a pool, while the device does nothing. */
 static void leave_idle(size_t bytes)
@@ -204,8 +175,8 @@ PROGRAM_WITH(deadlock, asked_again_after_a_refusal, RIGHT,
 
 static void collect_garbage(void)
 {
-    nap(600);
-    nap(600);
+    nap_ms(600);
+    nap_ms(600);
 }
 
 PROGRAM_WITH(deadlock, asked_again_long_after_a_refusal, RIGHT,
@@ -268,7 +239,7 @@ PROGRAM_WITH(deadlock, full_but_for_a_small_piece, RIGHT,
 static void CUDA_CB await(void *flag)
 {
     while (!__atomic_load_n((uint32_t *)flag, __ATOMIC_ACQUIRE))
-        nap(1);
+        nap_ms(1);
 }
 
 PROGRAM(deadlock, host_function_waits, RIGHT, "native: allocations return at once")
@@ -382,7 +353,7 @@ PROGRAM(deadlock, pair_of_processes, RIGHT, "native: nor for another process's k
     OK(cuMemHostRegister(flag, 4096, 0));
     pid_t other = fork();
     if (other == 0) { /* what its kernel would write */
-        nap(20);
+        nap_ms(20);
         set_flag(flag);
         _exit(0);
     }
@@ -401,7 +372,7 @@ static void allocate_and_release(void *flag)
 {
     CUstream stream = new_stream();
 
-    nap(10);
+    nap_ms(10);
     CUdeviceptr small = new_block(SMALL), large = new_block(LARGE);
     fill(stream, small, 1);
     fill(stream, large, 2);
@@ -432,7 +403,7 @@ static void capture_and_release(void *flag)
 
     OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
     OK(cuStreamWriteValue32(stream, (CUdeviceptr)(uintptr_t)flag, 1, 0));
-    nap(5);
+    nap_ms(5);
     OK(cuStreamEndCapture(stream, &graph));
     OK(cuGraphInstantiateWithFlags(&ready, graph, 0));
     OK(cuGraphLaunch(ready, stream));

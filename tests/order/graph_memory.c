@@ -31,14 +31,6 @@ static CUgraphExec end(CUstream stream)
     return instantiate(graph);
 }
 
-static CUdeviceptr new_block(size_t bytes)
-{
-    CUdeviceptr block;
-
-    OK(cuMemAlloc(&block, bytes));
-    return block;
-}
-
 /* What was freed is used by others, in another stream. */
 static void use_elsewhere(size_t bytes)
 {

@@ -4,16 +4,8 @@
  * cuLaunchHostFunc.
  */
 #include <pthread.h>
-#include <time.h>
 
 #include "order.h"
-
-static void pause_a_little(void)
-{
-    const struct timespec time = {0, 100000};
-
-    nanosleep(&time, NULL);
-}
 
 PROGRAM(host, stream_synchronized, RIGHT, "what comes after a wait is behind it")
 {
@@ -280,7 +272,7 @@ static void CUDA_CB raise_flag(void *argument)
 static void CUDA_CB await_flag(void *argument)
 {
     while (!__atomic_load_n((int *)argument, __ATOMIC_ACQUIRE))
-        pause_a_little();
+        nap_us(100);
 }
 
 PROGRAM(host_function, in_order, RIGHT, "what follows it waits for it")
@@ -306,7 +298,7 @@ PROGRAM(host_function, tells_the_host, RIGHT,
     fill(a, memory, 8);
     OK(cuLaunchHostFunc(a, raise_flag, &flag));
     while (!__atomic_load_n(&flag, __ATOMIC_ACQUIRE))
-        pause_a_little();
+        nap_us(100);
     copy(b, out, memory);
     must_hold(out, 8);
 }
@@ -350,7 +342,7 @@ PROGRAM(host_function, told_too_early, RACE,
     raise_flag(&meeting.come);
     await_flag(&meeting.gone);
     for (unsigned i = 0; i < 5; i++)
-        pause_a_little(); /* it returns */
+        nap_us(100); /* it returns */
     fill(b, memory, 9);
     OK(cuStreamSynchronize(b));
     OK(cuCtxSynchronize());

@@ -10,7 +10,6 @@
  * Blocks are large, so that what is asked for is what was freed.
  * Source: docs/free.md, "Lazy", rules L1 to L7.
  */
-#include <time.h>
 
 #include "order.h"
 
@@ -20,39 +19,11 @@
 #define SMALL_DEVICE "CUDASIM_MEMORY=64M"
 #define OLD_DRIVER   "CUDASIM_DRIVER_VERSION=12040"
 
-static void pause_a_little(void)
-{
-    const struct timespec time = {0, 1000000};
-
-    nanosleep(&time, NULL);
-}
-
-static void set_flag(uint32_t *flag)
-{
-    __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
-}
-
 /* Natively the next free waits for the kernel that waits for this flag. */
 static void let_go_unless_lazy(uint32_t *flag)
 {
     if (!free_is_lazy())
         set_flag(flag);
-}
-
-static uint32_t *new_flag(void)
-{
-    uint32_t *flag = new_pinned();
-
-    *flag = 0;
-    return flag;
-}
-
-static CUdeviceptr new_block(size_t bytes)
-{
-    CUdeviceptr block;
-
-    OK(cuMemAlloc(&block, bytes));
-    return block;
 }
 
 /* So many frees close the epoch (shim/state/epochs.h): what was freed before them is
@@ -344,7 +315,7 @@ PROGRAM_WITH(lazy, between_blocking_streams, RIGHT,
 static void CUDA_CB wait_for_host(void *flag)
 {
     while (!__atomic_load_n((uint32_t *)flag, __ATOMIC_ACQUIRE))
-        pause_a_little();
+        nap_ms(1);
 }
 
 PROGRAM(lazy, beside_a_host_function, RIGHT,
@@ -559,8 +530,8 @@ PROGRAM(lazy, freed_during_a_wait, RIGHT,
     wait_for(b, flag);
     struct worker *worker = start_worker(synchronize, &shared);
     while (!__atomic_load_n(&shared.entered, __ATOMIC_ACQUIRE))
-        pause_a_little();
-    pause_a_little();
+        nap_ms(1);
+    nap_ms(1);
     fill(a, block, 1);
     let_go_unless_lazy(flag);
     OK(cuMemFree(block));

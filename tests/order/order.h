@@ -75,7 +75,16 @@ CUcontext new_context(void); /* another of the device, current from now on */
 CUstream blocking_stream(void);
 CUevent new_event(void);      /* without timing */
 CUdeviceptr new_memory(void); /* WORDS words of device memory */
-uint32_t *new_pinned(void);   /* WORDS words of pinned memory */
+CUdeviceptr new_block(size_t bytes);
+uint32_t *new_pinned(void); /* WORDS words of pinned memory */
+uint32_t *new_flag(void);   /* the first of them is 0 */
+void set_flag(uint32_t *flag);
+
+void nap_us(long us);
+static inline void nap_ms(long ms)
+{
+    nap_us(ms * 1000);
+}
 
 /* Kernels on WORDS words. */
 void fill(CUstream stream, CUdeviceptr memory, uint32_t seed);

@@ -9,7 +9,6 @@
  */
 #include <dlfcn.h>
 #include <string.h>
-#include <time.h>
 
 #include "order.h"
 
@@ -260,16 +259,9 @@ PROGRAM(order, transport_is_loaded, RIGHT,
 /* ---- no wait that native does not make -----------------------------------------------
  */
 
-static void nap(long ms)
-{
-    const struct timespec time = {0, ms * 1000000};
-
-    nanosleep(&time, NULL);
-}
-
 static void release_by_a_stream(void *flag)
 {
-    nap(20);
+    nap_ms(20);
     OK(cuStreamWriteValue32(new_stream(), (CUdeviceptr)(uintptr_t)flag, 1, 0));
 }
 

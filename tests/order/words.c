@@ -3,16 +3,8 @@
  * memory operations, by copies and sets; waited for by streams and kernels.
  * Source: Driver API, "Stream Memory Operations".
  */
-#include <time.h>
 
 #include "order.h"
-
-static void pause_a_little(void)
-{
-    const struct timespec time = {0, 100000};
-
-    nanosleep(&time, NULL);
-}
 
 /* ---- words both can see ------------------------------------------------------------ */
 
@@ -29,7 +21,7 @@ PROGRAM(words, read_by_the_host, RIGHT,
     fill(a, memory, 10);
     OK(cuStreamWriteValue32(a, seen, 1, 0));
     while (__atomic_load_n(&words[0], __ATOMIC_ACQUIRE) == 0)
-        pause_a_little();
+        nap_us(100);
     NOTE(.kind = CUDASIM_HOST_SAW, .address = (uintptr_t)words, .bytes = 4);
     copy(b, out, memory);
     must_hold(out, 10);

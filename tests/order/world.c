@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../sim/kernels/kernels.h"
@@ -102,12 +103,40 @@ CUdeviceptr new_memory(void)
     return memory;
 }
 
+CUdeviceptr new_block(size_t bytes)
+{
+    CUdeviceptr block;
+
+    OK(cuMemAlloc(&block, bytes));
+    return block;
+}
+
 uint32_t *new_pinned(void)
 {
     void *memory;
 
     OK(cuMemHostAlloc(&memory, BYTES, 0));
     return memory;
+}
+
+uint32_t *new_flag(void)
+{
+    uint32_t *flag = new_pinned();
+
+    *flag = 0;
+    return flag;
+}
+
+void set_flag(uint32_t *flag)
+{
+    __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
+}
+
+void nap_us(long us)
+{
+    const struct timespec time = {0, us * 1000};
+
+    nanosleep(&time, NULL);
 }
 
 static CUfunction kernel(const char *name)
