@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "bench_time.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -115,9 +117,6 @@ void bench_run_op(const struct bench_allocator *allocator, const struct bench_op
 /* Do them one after the other; ends the program where one fails. */
 void bench_run_ops(const struct bench_allocator *allocator, const struct bench_ops *ops,
                    struct bench_block *slots);
-
-/* A steady clock. */
-double bench_now_ns(void);
 
 /* Fill in a zeroed `workload`. Ends the program if there is no memory for it. */
 void bench_workload_build(const struct bench_scenario *scenario,

@@ -72,16 +72,9 @@ static void open_driver(const struct bench_allocator *allocator)
                 "making a stream", allocator);
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 static double median(double *list, size_t count)
 {
-    qsort(list, count, sizeof(*list), compare);
+    qsort(list, count, sizeof(*list), bench_compare);
     return list[count / 2];
 }
 

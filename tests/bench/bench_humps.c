@@ -22,13 +22,6 @@
 #define COUNT_MIN     8
 #define PART_MIN      2 /* times: one alone is an accident */
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* A time may be less than its timer's own. */
 static double log_of(double time)
 {
@@ -71,7 +64,7 @@ struct bench_humps bench_find_humps(double *times, size_t count)
     double explained, share;
     size_t cut;
 
-    qsort(times, count, sizeof(*times), compare);
+    qsort(times, count, sizeof(*times), bench_compare);
     if (left < COUNT_MIN)
         return humps;
     times += first;

@@ -14,11 +14,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <cuda.h>
 
 #include "../sim/kernels/kernels_ptx.h"
+#include "bench_time.h"
 
 #define BATCH   64
 #define MOST    1000000
@@ -30,21 +30,6 @@ static void need(CUresult res, const char *what)
         return;
     fprintf(stderr, "bench_launch: %s: error %d\n", what, (int)res);
     exit(1);
-}
-
-static double now_ns(void)
-{
-    struct timespec when;
-
-    clock_gettime(CLOCK_MONOTONIC, &when);
-    return (double)when.tv_sec * 1e9 + (double)when.tv_nsec;
-}
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
 }
 
 static CUfunction make_kernel(void)
@@ -71,11 +56,11 @@ static void launch(CUfunction spin, uint64_t spin_ns)
 /* Nanoseconds a launch. */
 static double run_batch(CUfunction spin, size_t launches)
 {
-    double begin = now_ns(), took_ns;
+    double begin = bench_now_ns(), took_ns;
 
     for (size_t i = 0; i < launches; i++)
         launch(spin, 0);
-    took_ns = now_ns() - begin;
+    took_ns = bench_now_ns() - begin;
     need(cuCtxSynchronize(), "cuCtxSynchronize");
     return took_ns / (double)launches;
 }
@@ -104,7 +89,7 @@ int main(int argc, char **argv)
         took[batches++] = run_batch(spin, some);
         left -= some;
     }
-    qsort(took, batches, sizeof(*took), compare);
+    qsort(took, batches, sizeof(*took), bench_compare);
     printf("launch %.1f %.1f\n", took[batches / 2], took[0]);
     return 0;
 }

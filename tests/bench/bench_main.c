@@ -21,7 +21,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "bench.h"
 
@@ -37,14 +36,6 @@ void bench_check(int code, const char *what, const struct bench_allocator *alloc
         return;
     fprintf(stderr, "bench: %s by %s failed with code %d\n", what, allocator->name, code);
     exit(code == BENCH_OUT_OF_MEMORY ? 3 : 1);
-}
-
-double bench_now_ns(void)
-{
-    struct timespec when;
-
-    clock_gettime(CLOCK_MONOTONIC, &when);
-    return (double)when.tv_sec * 1e9 + (double)when.tv_nsec;
 }
 
 void bench_run_op(const struct bench_allocator *allocator, const struct bench_op *op,

@@ -32,13 +32,6 @@
 #define MOST_MISSES  10000
 #define MOST_THREADS 64
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 static double *new_figures(unsigned long count)
 {
     double *figures = calloc(count, sizeof(*figures));
@@ -53,7 +46,7 @@ static double *new_figures(unsigned long count)
 /* The median; sorts the list. */
 static double median(double *list, unsigned long count)
 {
-    qsort(list, count, sizeof(*list), compare);
+    qsort(list, count, sizeof(*list), bench_compare);
     return list[count / 2];
 }
 

@@ -25,10 +25,10 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include <cuda.h>
 
+#include "bench_time.h"
 #include "gs_base.h"
 
 #define SLOTS        2048
@@ -60,14 +60,6 @@ static void need(CUresult res, const char *what)
         return;
     fprintf(stderr, "bench_soak: %s: error %d\n", what, (int)res);
     exit(1);
-}
-
-static double now_ns(void)
-{
-    struct timespec when;
-
-    clock_gettime(CLOCK_MONOTONIC, &when);
-    return (double)when.tv_sec * 1e9 + (double)when.tv_nsec;
 }
 
 /* xorshift64* */
@@ -147,7 +139,7 @@ static void *soak(void *argument)
 
     need(cuCtxSetCurrent(context), "cuCtxSetCurrent");
     need(cuStreamCreate(&self->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
-    while (now_ns() < end_ns) {
+    while (bench_now_ns() < end_ns) {
         uintptr_t *slot = &slots[draw(self) % SLOTS];
         uintptr_t held = __atomic_exchange_n(slot, 0, __ATOMIC_ACQ_REL);
 
@@ -186,7 +178,7 @@ int main(int argc, char **argv)
     }
     need(cuInit(0), "cuInit");
     need(cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
-    began = now_ns();
+    began = bench_now_ns();
     end_ns = began + (double)seconds * 1e9;
     for (unsigned long i = 0; i < threads; i++) {
         soakers[i].random = 0x9e3779b97f4a7c15u * (i + 1);
@@ -201,7 +193,7 @@ int main(int argc, char **argv)
         refused += soakers[i].refused;
     }
     printf("soak %llu %.3f %llu\n", (unsigned long long)operations,
-           (now_ns() - began) / 1e9, (unsigned long long)refused);
+           (bench_now_ns() - began) / 1e9, (unsigned long long)refused);
     need(cuCtxSetCurrent(context), "cuCtxSetCurrent");
     for (size_t i = 0; i < SLOTS; i++) {
         if (slots[i])

@@ -19,9 +19,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "bench_time.h"
 #include "pool/page_store.h"
 #include "pool/pool.h"
 
@@ -114,14 +114,6 @@ static void bench_init(struct bench *bench, size_t capacity, size_t segment_byte
             "create heap");
 }
 
-static double now_ns(void)
-{
-    struct timespec when;
-
-    clock_gettime(CLOCK_MONOTONIC, &when);
-    return (double)when.tv_sec * 1e9 + (double)when.tv_nsec;
-}
-
 static uint64_t alloc(struct gs_heap *heap, size_t bytes)
 {
     struct gs_block *block;
@@ -138,13 +130,6 @@ static void release(struct gs_pool *pool, uint64_t addr)
     gs_block_free(block);
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 static void print_row(const char *name, unsigned threads, double ns, double pairs_per_s)
 {
     printf("%-44s %7u %10.1f %14.0f\n", name, threads, ns, pairs_per_s);
@@ -156,13 +141,13 @@ static double time_pairs(struct bench *bench, size_t bytes)
     static double batches[BATCHES];
 
     for (unsigned i = 0; i < BATCHES; i++) {
-        double begin = now_ns();
+        double begin = bench_now_ns();
 
         for (unsigned n = 0; n < BATCH; n++)
             release(bench->pool, alloc(bench->heap, bytes));
-        batches[i] = (now_ns() - begin) / BATCH;
+        batches[i] = (bench_now_ns() - begin) / BATCH;
     }
-    qsort(batches, BATCHES, sizeof(*batches), compare);
+    qsort(batches, BATCHES, sizeof(*batches), bench_compare);
     return batches[BATCHES / 2];
 }
 
@@ -181,7 +166,7 @@ static void row_random(const char *name, struct bench *bench, uint64_t *addrs,
     uint32_t seed = 12345;
 
     for (unsigned i = 0; i < BATCHES; i++) {
-        double begin = now_ns();
+        double begin = bench_now_ns();
 
         for (unsigned n = 0; n < BATCH; n++) {
             uint64_t *addr;
@@ -191,9 +176,9 @@ static void row_random(const char *name, struct bench *bench, uint64_t *addrs,
             release(bench->pool, *addr);
             *addr = alloc(bench->heap, bytes);
         }
-        batches[i] = (now_ns() - begin) / BATCH;
+        batches[i] = (bench_now_ns() - begin) / BATCH;
     }
-    qsort(batches, BATCHES, sizeof(*batches), compare);
+    qsort(batches, BATCHES, sizeof(*batches), bench_compare);
     print_row(name, 1, batches[BATCHES / 2], 1e9 / batches[BATCHES / 2]);
 }
 
@@ -279,10 +264,10 @@ static void row_threads(const char *name, unsigned threads, bool own_heaps)
             require(GS_ERR_HOST_NOMEM, "thread");
     }
     pthread_barrier_wait(&barrier);
-    begin = now_ns();
+    begin = bench_now_ns();
     for (unsigned i = 0; i < threads; i++)
         pthread_join(workers[i].thread, NULL);
-    ns = now_ns() - begin;
+    ns = bench_now_ns() - begin;
     print_row(name, threads, ns / workers[0].pairs,
               1e9 * threads * workers[0].pairs / ns);
     pthread_barrier_destroy(&barrier);
@@ -321,7 +306,7 @@ static void row_remote(void)
     bench_init(&ring.bench, 64 * GS_GIB, SEGMENT_BYTES);
     if (pthread_create(&thread, NULL, free_remotely, &ring))
         require(GS_ERR_HOST_NOMEM, "thread");
-    begin = now_ns();
+    begin = bench_now_ns();
     for (unsigned i = 0; i < ring.blocks; i++) {
         uint64_t addr = alloc(ring.bench.heap, 4 * GS_KIB);
 
@@ -330,7 +315,7 @@ static void row_remote(void)
         atomic_store(&ring.slots[i % RING], addr);
     }
     pthread_join(thread, NULL);
-    ns = now_ns() - begin;
+    ns = bench_now_ns() - begin;
     print_row("4 KiB, freed by another thread", 2, ns / ring.blocks,
               1e9 * ring.blocks / ns);
     gs_pool_destroy(ring.bench.pool);
@@ -610,10 +595,10 @@ static int run_idle(size_t count)
     for (size_t i = 0; i < 2 * count; i += 2)
         release(bench.pool, addr[i]);
     for (int i = 0; i < IDLE_REQUESTS; i++) {
-        double began = now_ns(), took;
+        double began = bench_now_ns(), took;
 
         (void)alloc(bench.heap, 64 * GS_MIB);
-        took = now_ns() - began;
+        took = bench_now_ns() - began;
         sum += took;
         most = took > most ? took : most;
     }

@@ -11,12 +11,12 @@
  * already. The best of five rounds is printed; then the memory that many distinct stacks
  * take.
  */
+#include "bench_time.h"
 #include "tracker/stacks/stacks.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define ROUNDS      5
 #define MIXED_PATHS 256
@@ -42,22 +42,14 @@ struct job {
     double best_ns;
 };
 
-static double now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
-}
-
 static __attribute__((noinline)) void innermost(struct job *job)
 {
     for (int round = 0; round < ROUNDS; round++) {
-        double start = now_ns(), each;
+        double start = bench_now_ns(), each;
 
         for (unsigned long i = 0; i < job->captures; i++)
             job->id = gs_stacks_capture(job->stacks);
-        each = (now_ns() - start) / (double)job->captures;
+        each = (bench_now_ns() - start) / (double)job->captures;
         if (round == 0 || each < job->best_ns)
             job->best_ns = each;
     }
@@ -92,11 +84,11 @@ static __attribute__((noinline)) int branch(struct job *job, unsigned frames,
 static double mixed_round(struct job *job, unsigned frames)
 {
     unsigned seed = 5;
-    double start = now_ns();
+    double start = bench_now_ns();
 
     for (unsigned long i = 0; i < job->captures; i++)
         branch(job, frames, (unsigned)rand_r(&seed) % MIXED_PATHS);
-    return (now_ns() - start) / (double)job->captures;
+    return (bench_now_ns() - start) / (double)job->captures;
 }
 
 /* ns of a capture among many stacks; never the same twice in a row, mostly. */
