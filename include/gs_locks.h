@@ -161,7 +161,7 @@ static inline void gs_lock_record_held(enum gs_lock_rank rank)
     gs_locks.held |= gs_lock_bit(rank);
 }
 
-/* Records that the thread has given it back. */
+/* Records that the thread has released it. */
 static inline void gs_lock_record_given(enum gs_lock_rank rank)
 {
     assert((gs_locks.held | gs_locks.forgotten) & gs_lock_bit(rank));
@@ -169,7 +169,7 @@ static inline void gs_lock_record_given(enum gs_lock_rank rank)
 }
 
 /* In a forked child: the locks that the thread held are the parent's. The thread may
- * still give them back, if a signal handler forked. */
+ * still release them, if a signal handler forked. */
 static inline void gs_lock_forget_held(void)
 {
     gs_locks.forgotten |= gs_locks.held;

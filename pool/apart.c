@@ -16,7 +16,7 @@
 
 typedef enum gs_status make_call(void *self, size_t bytes, uint64_t *addr, int *native);
 
-/* Asks for memory, again after idle memory was given back. */
+/* Requests memory, again after idle memory was returned. */
 static enum gs_status ask(struct gs_heap *heap, make_call *make, size_t bytes,
                           uint64_t *addr, int *native)
 {
@@ -57,7 +57,7 @@ enum gs_status gs_heap_alloc_apart(struct gs_heap *heap, size_t bytes, make_call
     }
     status = GS_ERR_UNPOOLABLE;
     if (gs_reclaim_begin(heap, &ticket, false)) {
-        before = gs_uncancelled_begin(); /* the ticket lies on this stack */
+        before = gs_uncancelled_begin(); /* the ticket is on this stack */
         status = ask(heap, make, request.rounded, &addr, native);
         gs_uncancelled_end(before);
         if (status == GS_OK) {

@@ -11,7 +11,7 @@ uint64_t gs_clock_coarse(void);
 /* Bytes that the device lacks to have `bytes`, and its reserve, free. 0: it lacks none,
  * or its free memory is not known. Calls no backend. */
 size_t gs_free_missing(struct gs_heap *heap, size_t bytes);
-/* Returns true if a large segment of that size should go back to the driver, rather than
+/* Returns true if a large segment of that size should return to the driver, rather than
  * become idle. */
 bool gs_free_wants(struct gs_heap *heap, size_t bytes);
 /* Records that a large segment became idle. `given`: it is to go back, or has gone, as

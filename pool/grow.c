@@ -39,7 +39,7 @@
 #define ROUNDS_MAX 64u
 /* Rounds that reclaim just enough, according to the driver's answers so far. */
 #define EXACT_ROUNDS 2u
-/* Rounds that first try the blocks that have become ready, before memory goes back. */
+/* Rounds that first try the blocks that have become ready, before memory is returned. */
 #define LOOKS 4u
 
 /* Share of the memory available to the pool that shared segments of more than 2 MiB may

@@ -6,7 +6,7 @@
  * record; the pages of its bins and tables go back, its blocks and segments are reused.
  * Its record serves a later heap of the same device and backend, once its owner has
  * ended, nobody holds a block of it, and ENDED_KEPT more owners have ended. Only a call
- * in a context that was destroyed meanwhile, and that lasted until then, would see
+ * in a context that was destroyed in between, and that lasted until then, would see
  * another `self`; natively it uses a destroyed context. The record's counters go on.
  *
  * The records of blocks that were live when the heap died are set aside for two seconds

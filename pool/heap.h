@@ -429,7 +429,7 @@ static inline struct gs_heap *gs_segment_heap(const struct gs_segment *segment)
     return atomic_load_explicit(&segment->heap, memory_order_relaxed);
 }
 
-/* The bytes that the segment has of the device. */
+/* The device memory of the segment, in bytes. */
 static inline size_t gs_segment_present(const struct gs_segment *segment)
 {
     return segment->absent ? 0 : segment->bytes;

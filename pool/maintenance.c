@@ -1,5 +1,5 @@
 /*
- * maintenance.c - idle memory goes back to the backend in time, and requests keep to the
+ * maintenance.c - idle memory returns to the backend in time, and requests keep to the
  * limit.
  *
  * The limit. Bytes are booked before the pool requests them from the backend, and stay

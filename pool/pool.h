@@ -345,7 +345,7 @@ void gs_pool_served(struct gs_pool *pool, int device, size_t bytes);
  */
 void gs_pool_set_free(struct gs_pool *pool, int device, size_t bytes, size_t to_spare);
 
-/* What the pool has of a device at an instant. */
+/* The pool's memory of a device at an instant. */
 struct gs_held {
     uint64_t stays;      /* gs_reclaim_stays; 0: threads are inside the backend */
     uint64_t most_bytes; /* reserved, being returned, or requested */
@@ -502,7 +502,7 @@ size_t gs_pool_largest_piece(struct gs_pool *pool, int device, const struct gs_h
 bool gs_pool_set_cache(struct gs_pool *pool, size_t bytes, uint32_t stream_blocks,
                        uint32_t global_blocks);
 
-/* A piece of memory that a heap has of its backend. */
+/* A piece of memory that a heap has reserved from its backend. */
 struct gs_pool_segment {
     const struct gs_heap *heap;
     int device;

@@ -58,7 +58,7 @@ void gs_reclaim_unbook(struct gs_heap *heap, size_t bytes);
  * bytes. */
 void gs_reclaim_return(struct gs_heap *heap, struct gs_ticket *ticket, size_t bytes,
                        size_t departed);
-/* Bytes of the heap's device that the driver has got back so far. */
+/* Bytes of the heap's device that were returned to the driver so far. */
 uint64_t gs_reclaim_returned(struct gs_heap *heap);
 /* Records that a request missed `bytes`: maintenance reclaims them. */
 void gs_reclaim_want(struct gs_heap *heap, size_t bytes);

@@ -1,5 +1,5 @@
 /*
- * segment.c - segments become idle and active, leave their heap, and go back to the
+ * segment.c - segments become idle and active, leave their heap, and return to the
  * backend.
  *
  * A segment leaves the page map before the backend unmaps it, so no address is in two

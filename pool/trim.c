@@ -31,7 +31,7 @@
 /* A step reclaims at least this share of the idle memory. */
 #define TRIM_STEPS 4u
 
-/* Heaps whose memory cannot go back in this call. Those beyond the last place are not
+/* Heaps whose memory cannot be returned in this call. Those beyond the last place are not
  * tried at all. */
 struct shut {
     const struct gs_heap *heaps[SHUT_MAX];
@@ -189,14 +189,14 @@ bool gs_pool_settle(struct gs_pool *pool, int device)
     return any;
 }
 
-/* Can the heap's memory go back soon? Waits for that, for a bounded time. */
+/* Can the heap's memory be returned soon? Waits for that, for a bounded time. */
 static bool becomes_idle(struct gs_heap *heap)
 {
     return gs_heap_is_idle(heap) || !heap->backend->await_idle ||
            heap->backend->await_idle(heap->self);
 }
 
-/* `may`: whether memory of a heap may go back. */
+/* `may`: whether memory of a heap may be returned. */
 static size_t give_idle(struct gs_pool *pool, int device, size_t bytes,
                         bool (*may)(struct gs_heap *heap))
 {

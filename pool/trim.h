@@ -1,5 +1,5 @@
 /*
- * trim.h - idle memory goes back to the backend.
+ * trim.h - returns idle memory to the backend.
  */
 #ifndef GS_POOL_TRIM_H
 #define GS_POOL_TRIM_H

@@ -19,7 +19,7 @@ bool gs_record_detailed;
 
 /* True if sums of all allocations are kept. Set at start, then constant. */
 static bool is_tallied;
-static bool is_part; /* likewise: allocations are recorded at times, or behind others */
+static bool is_part; /* likewise: allocations are recorded at times, or after a delay */
 static bool is_sampled; /* some allocations get no stack: atomic */
 static bool is_scoped;  /* a scope was begun: atomic, for good */
 static bool is_logged;  /* GPUSHIM_VERBOSE=3: a line for each allocation and free */

@@ -42,7 +42,7 @@ struct gs_part_table {
 /* The parts of a device at its peak: at the first moment at which they had the most
  * bytes. A device stays at its peak while its allocator fills the memory that it has. */
 struct gs_parts_peak {
-    uint64_t reserved_bytes; /* that the allocator has of the device */
+    uint64_t reserved_bytes; /* that the allocator has reserved from the device */
     uint64_t live_bytes;     /* of parts */
     uint64_t peak_bytes;     /* of parts: the most ever */
     uint64_t most_bytes;     /* of parts, at the moment */
@@ -85,7 +85,7 @@ struct gs_parts_now {
  * device's parts now. */
 uint64_t gs_cached_parts_hand_out(struct gs_cached_parts *parts, struct gs_part part,
                                   const struct gs_parts_now *now);
-/* The allocator has it back. Returns the part; its address is 0: there was none. */
+/* The part is freed to its allocator. Returns it; its address is 0: there was none. */
 struct gs_part gs_cached_parts_remove(struct gs_cached_parts *parts, uint64_t addr,
                                       const struct gs_parts_now *now);
 /* The bytes of a device's parts. `parts` may be NULL. */

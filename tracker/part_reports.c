@@ -99,7 +99,7 @@ void gs_tracker_divide_record(struct gs_tracker *tracker, uint32_t id)
     gs_shard_leave();
 }
 
-/* Hands out a part, or has it back. Returns the part, and in *live_bytes the device's. */
+/* Hands out a part, or frees it. Returns the part, and in *live_bytes the device's. */
 static struct gs_part change_part(struct gs_tracker *tracker,
                                   const struct gs_part_report *report,
                                   const struct gs_parts_now *now, uint64_t *live_bytes)

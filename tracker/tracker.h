@@ -68,7 +68,7 @@ static inline bool gs_key_is_handle(uint64_t key)
 struct gs_part_report {
     uint64_t addr;
     int64_t bytes;           /* handed out; negative: it has the part back */
-    uint64_t reserved_bytes; /* that the allocator has of the device */
+    uint64_t reserved_bytes; /* that the allocator has reserved from the device */
     int device;
     uint32_t stack; /* of the call that the part is handed to, as of
                      * gs_tracker_scope_stack; 0: not known */
@@ -118,7 +118,7 @@ enum gs_error_kind {
     GS_ERROR_DAMAGE_BEHIND,    /* bytes after an allocation were written: gs_damage */
     GS_ERROR_WRITE_AFTER_FREE, /* likewise, after a freed allocation */
     GS_ERROR_USE_AFTER_FREE,   /* from here on uses of memory: gs_bad_use */
-    GS_ERROR_OVERRUN,          /* begins in or behind an allocation, and exceeds it */
+    GS_ERROR_OVERRUN,          /* begins in or after an allocation, and exceeds it */
     GS_ERROR_UNDERRUN,  /* begins before an allocation, and reaches into the allocation */
     GS_ERROR_STRAY_USE, /* the memory belongs to no allocation */
     GS_ERROR_NOT_IDLE,  /* a free took the device for idle, and work was running */

@@ -4,7 +4,7 @@
  * Sections under these locks are a few dozen instructions and never call the driver or
  * the program. A waiter spins, then yields, then sleeps: a real-time thread that only
  * spins could starve the holder for ever. Taking a free lock costs one atomic exchange,
- * giving it back a plain store.
+ * releasing it a plain store.
  *
  * Owns: nothing.   Lock: this is it.
  */

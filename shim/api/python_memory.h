@@ -32,7 +32,7 @@ GS_EXPORT gpushim_result gpushim_python_memory_create(struct gpushim_buffer *out
 GS_EXPORT gpushim_result gpushim_python_memory_known(const void *address, size_t bytes,
                                                      gpushim_place place);
 
-/* Puts an event behind the stream's work so far: *event, a new one if it is NULL.
+/* Records an event after the stream's work so far: *event, a new one if it is NULL.
  * gpushim_python_memory_unmark frees it. */
 GS_EXPORT gpushim_result gpushim_python_memory_mark(void **event, void *stream);
 /* Out: *ready, 0 or 1. Does not wait. */

@@ -29,7 +29,7 @@
 #define LIBRARY "libtorch_python.so"
 #define ASKED   "Py_IsInitialized"
 
-/* A Python object of a tensor has the tensor behind two words, a reference count and the
+/* A Python object of a tensor has the tensor after two words, a reference count and the
  * type. */
 #define FIRST_MEMBER 16u
 

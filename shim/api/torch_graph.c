@@ -129,11 +129,11 @@ static void add_elements(uintptr_t vector)
     }
 }
 
-/* One that std::make_shared has made stands behind two words of its own. */
+/* One that std::make_shared has made comes after two words of its own. */
 #define SHARED_WORDS 2u
 #define WORDS_ELSE   24u
 
-/* A storage has its memory behind two words; then come two that lead to how it is freed,
+/* A storage has its memory after two words; then come two that lead to how it is freed,
  * and the device. */
 #define MEMORY 2u
 #define FREED  3u

@@ -1,6 +1,6 @@
 /*
  * async_policy.h - decides whether the pool serves a device's stream-ordered memory
- * (GPUSHIM_ASYNC=pool), and has the driver's memory pool behind it.
+ * (GPUSHIM_ASYNC=pool), and uses the driver's memory pool.
  *
  * The program expects memory of its device's default pool. It gets memory of a private
  * pool with the same properties: the memory ends with no context, is accessible from the

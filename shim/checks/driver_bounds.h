@@ -2,7 +2,7 @@
  * driver_bounds.h - how exactly the driver compares a use of memory with an allocation.
  *
  * The driver refuses a copy or a set that leaves its allocation; whether it compares with
- * the requested bytes, with the rounded block, or with the pages behind it, is not
+ * the requested bytes, with the rounded block, or with the pages after it, is not
  * documented. The library asks the driver itself, the first time that it matters: may one
  * byte more than an allocation be read?
  */

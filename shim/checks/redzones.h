@@ -77,7 +77,7 @@ void gs_redzones_use_ends(struct gs_state *state, CUcontext handle, int device,
 void gs_redzones_context_ended(const struct gs_context *context);
 
 /* Called when the process ends: counts the unchecked zones. `again`: the process may go
- * on (gs_finish_report); the counts then stand until gs_redzones_resume. */
+ * on (gs_finish_report); the counts stay until gs_redzones_resume. */
 void gs_redzones_finish(struct gs_state *state, bool again);
 /* Called before a further report: the process has continued after the last one. */
 void gs_redzones_resume(struct gs_state *state);

@@ -114,7 +114,7 @@ static bool gives_back_for(const CUgraphNodeParams *params)
 
 /* ---- executable graphs ------------------------------------------------------------- */
 
-/* The last step of an instantiation. A failed one leaves nothing behind and is repeated
+/* The last step of an instantiation. A failed one leaves no object and is repeated
  * after idle memory was reclaimed. */
 static void graph_instantiated(CUresult result, const CUgraphExec *exec, CUgraph graph,
                                unsigned long long flags)

@@ -3,7 +3,7 @@
  *
  * Out of memory begins with a refusal, whatever the share in use: the request may have
  * been large. It ends once the share is GS_PRESSURE_SLACK away from that at the refusal:
- * below, memory has come back; above, the device has served more.
+ * below, memory was returned; above, the device has served more.
  *
  * Owns:  levels, the program's functions.   Lock: pressure_lock, except where stated.
  */
@@ -321,7 +321,7 @@ void gs_pressure_check(struct gs_state *state)
     }
     excess = gs_pressure_excess(state, ordinal);
     missing = missing > excess ? missing : excess;
-    /* What waits for running work goes back with the maintenance. */
+    /* Memory that waits for running work is returned by the maintenance. */
     if (missing > 0 && gs_pool_trim_unwaited(state->pool, ordinal, missing) > 0) {
         (void)gs_pressure_excess(state, ordinal);
     }

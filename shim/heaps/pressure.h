@@ -1,5 +1,5 @@
 /*
- * pressure.h - memory pressure: the level of each device, the idle memory that goes back
+ * pressure.h - memory pressure: the level of each device, the idle memory that returns
  * at a level, and the program's functions that are called when a level rises.
  *
  * A level is checked at a safe point after the calling thread had a segment mapped or

@@ -202,7 +202,7 @@ void gs_releasable_settle(struct gs_releasable **items, size_t count,
 }
 
 /* Takes an allocation whose pages are away out of the table, once no thread moves it; of
- * one whose pages are present, claims the block instead. No thread moves it meanwhile, so
+ * one whose pages are present, claims the block instead. No thread moves it then, so
  * a claim fails only for an address that is freed already. */
 static struct gs_releasable *take_still(struct gs_state *state, uint64_t addr,
                                         struct gs_block **block)

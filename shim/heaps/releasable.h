@@ -1,5 +1,5 @@
 /*
- * releasable.h - GPUSHIM_RELEASABLE: device memory of some scopes lies on pages of its
+ * releasable.h - GPUSHIM_RELEASABLE: device memory of some scopes is on pages of its
  * own, which go to the device and come back while the program keeps the addresses.
  *
  * A releasable allocation is a block of the pool with a segment of its own

@@ -47,7 +47,7 @@ bool gs_retry(struct gs_state *state, const struct gs_context *context, int devi
 bool gs_retry_here(void);
 bool gs_retry_everywhere(void);
 
-/* A row of reclaim.def. Returns whether memory may have gone back since the calling
+/* A row of reclaim.def. Returns whether memory may have been returned since the calling
  * thread's last such question, which was before the driver's last refusal. Waits, at most
  * a second, for threads that are returning memory. */
 bool gs_retry_await_others(const struct gs_shortage *shortage);

@@ -77,7 +77,7 @@ void gs_managed_reset(void)
 
 static uint64_t owner_of(const struct gs_context *context)
 {
-    return (uint64_t)(uintptr_t)context; /* an entry stands for one context for ever */
+    return (uint64_t)(uintptr_t)context; /* an entry belongs to one context for ever */
 }
 
 /* Whether every device can access managed memory while the CPU does. */

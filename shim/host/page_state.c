@@ -39,7 +39,7 @@
 #define POLICY_STEP_BYTES   (2 * GS_MIB)
 #define TEXT_BYTES          (64 * GS_KIB)
 #define SMALLEST_PAGE_BYTES (4 * GS_KIB)
-/* The flags of a mapping stand in the last of its lines. */
+/* The flags of a mapping are in the last of its lines. */
 #define FLAGS_WORD "VmFlags:"
 
 /* ---- read -------------------------------------------------------------------------- */

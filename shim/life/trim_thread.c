@@ -54,7 +54,7 @@ static enum {
     NOTHING_ASKED,
     ASKED_DUE,
     ASKED_ALL
-} asked; /* atomic: what is to go back */
+} asked; /* atomic: the memory to return */
 
 /* Registered long after the driver's initialization, so it runs before the driver's own
  * handlers. */

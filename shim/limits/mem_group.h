@@ -35,7 +35,7 @@ bool gs_group_charge(int place, uint64_t bytes, uint64_t limit) GS_MUST_USE;
 /* Adds to the charge or, modulo 2^64, takes from it, whatever the limit is. */
 void gs_group_add(int place, uint64_t bytes);
 
-/* The bytes that this process has of the device. */
+/* The device memory of this process, in bytes. */
 uint64_t gs_group_own(int place);
 /* The bytes that all members have of the device. Members that have ended are removed
  * first, at most ten times a second. */

@@ -16,7 +16,7 @@
 /* Shares are from 0 to 1. */
 struct gs_pressure_levels {
     double threshold[GS_PRESSURE_LEVELS];
-    double target[GS_PRESSURE_LEVELS]; /* idle memory goes back down to it; 0: none */
+    double target[GS_PRESSURE_LEVELS]; /* idle memory is returned down to it; 0: none */
 };
 
 /*

@@ -74,7 +74,7 @@ struct deep_module {
     const struct dl_phdr_info *info;
 };
 
-/* The slot of a function that the shim may stand for. */
+/* The slot of a function that the shim may replace. */
 static bool is_wanted(const struct deep_module *deep, const char *name, struct slot *slot)
 {
     uintptr_t now = (uintptr_t)slot->now;

@@ -174,7 +174,7 @@ static bool is_part(const struct link_map *map, size_t part)
 }
 
 /* They are after the shim, unless it was opened late; not among what is opened later,
- * and may be unloaded meanwhile. */
+ * and may be unloaded at any time. */
 static bool find_part(size_t part)
 {
     const struct link_map *own, *map;

@@ -76,7 +76,7 @@ static inline void gs_notify_end(void)
         answered;                                                                        \
     })
 
-/* The driver calls up to gs_notify_back stand for the program's own call. */
+/* The driver calls up to gs_notify_back represent the program's own call. */
 static inline void gs_notify_forward(void)
 {
     if (gs_notified()) {

@@ -30,8 +30,8 @@ static const char locks[] =
     "pthread_mutex_trylock\0pthread_mutex_unlock\0sem_init\0sem_post\0sem_timedwait\0"
     "sem_wait\0";
 
-/* What takes and gives back memory: the program's, as what one function of the C library
- * has taken another gives back. A thread that gives back what another took is no race. */
+/* What allocates and frees memory: the program's, as what one function of the C library
+ * has allocated another frees. A thread that frees what another allocated is no race. */
 static const char heap[] = "malloc\0calloc\0realloc\0aligned_alloc\0strdup\0free\0";
 static struct {
     void *(*malloc)(size_t);

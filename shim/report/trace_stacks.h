@@ -5,7 +5,7 @@
 #ifndef GS_TRACE_STACKS_H
 #define GS_TRACE_STACKS_H
 
-/* Called when a trace has ended: writes FILE.state beside it, once, if it began late.
+/* Called when a trace has ended: writes FILE.state next to it, once, if it began late.
  * Logs a failure. One caller at a time. */
 void gs_trace_stacks_write(void);
 

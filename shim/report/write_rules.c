@@ -3,7 +3,7 @@
  *
  * The first rule that matches decides, so that a rule of more callers goes before one of
  * the same function with fewer; and one that is there, with a smaller cap, gets the new
- * one: behind it another rule would never count.
+ * one: after it another rule would never count.
  *
  * Owns:  the file's name.   Lock: the pointer is atomic; one report is written at a time.
  */

@@ -35,7 +35,7 @@ void gs_checkers_start(void *(*find)(const char *name));
 void gs_checkers_ignore_begin(void);
 void gs_checkers_ignore_end(void);
 
-/* Memory comes back to a cache, or is handed out again: what was done before each return
+/* Memory returns to a cache, or is handed out again: what was done before each return
  * is over, as after the driver's locks natively. `key`: any address of the cache's. */
 static inline void gs_checkers_returned(const void *key)
 {

@@ -82,7 +82,7 @@ static enum gs_host_region place_of(const char *path, bool private)
     return private && is_file(path) ? GS_HOST_DATA : GS_HOST_UNKNOWN;
 }
 
-/* The character behind so many words and the spaces that follow them. */
+/* The character after so many words and the spaces that follow them. */
 static const char *behind_words(const char *line, unsigned words)
 {
     for (; words > 0; words--) {

@@ -76,7 +76,7 @@ static bool take_below(struct attempt *attempt, const char *root)
     return length > 0 && (size_t)length < PATH_BYTES && take(attempt, true);
 }
 
-/* Tries what the kernel has of the process. */
+/* Tries the kernel's files of the process. */
 static bool take_of_process(struct attempt *attempt, int64_t process)
 {
     struct gs_mapped_file mapped;

@@ -20,7 +20,7 @@
 
 struct gs_python;
 
-/* A walk returns the program's frames. This value stands between the frames of two calls
+/* A walk returns the program's frames. This value separates the frames of two calls
  * of the interpreter's evaluation function. */
 #define GS_PYTHON_RUN_END GS_PYTHON_FRAME_BASE
 

@@ -368,7 +368,7 @@ void gs_report_find_cached(const struct gs_tracker *tracker,
 void gs_report_split_peaks(const struct gs_tracker *tracker,
                            const struct gs_report_source *source,
                            struct gs_report_data *data);
-/* Puts growing call sites whose memory a caching allocator keeps behind the others, and
+/* Puts growing call sites whose memory a caching allocator keeps after the others, and
  * marks them: such a cache may have filled up soon. */
 void gs_report_sort_growing(const struct gs_tracker *tracker,
                             const struct gs_report_config *config,

@@ -148,7 +148,7 @@ GS_NOINLINE unsigned gs_unwind_go(const struct gs_go_switch *from, uintptr_t *fr
     unsigned count = 0;
     int saved_errno = errno;
 
-    /* Since Go 1.22 a function without a frame stands between C and asmcgocall. */
+    /* Since Go 1.22 a function without a frame is between C and asmcgocall. */
     if (max > 0 && (is_switch(from->sp + DEPTH_SLOT, from->high, &goroutine) ||
                     is_switch(from->sp + DEPTH_SLOT + WORD, from->high, &goroutine))) {
         count = walk(&goroutine, from->fp, frames, stack_pointers, max, end);

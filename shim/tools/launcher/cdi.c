@@ -32,7 +32,7 @@
 #define NAME_DEFAULT "default"
 #define NAME_MOST    63u
 
-/* Beside the library; its line is the library's path in the container. */
+/* Next to the library; its line is the library's path in the container. */
 #define PRELOAD_FILE "ld.so.preload"
 
 static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -294,7 +294,7 @@ static void set_variables(const struct gs_arguments *arguments)
     }
 }
 
-/* Sets `library` to its real path. Returns the file beside it; NULL: there is none. */
+/* Sets `library` to its real path. Returns the file next to it; NULL: there is none. */
 static const char *find_files(char library[PATH_MAX])
 {
     static char file[PATH_MAX];

@@ -292,7 +292,7 @@ static ElfW(Addr) row_value(const ElfW(Dyn) * rows, size_t count, ElfW(Sxword) t
 /* ---- sanitizers -------------------------------------------------------------------- */
 
 /* Returns whether a file name is that of a sanitizer's runtime: it ends a program in
- * which another library stands before it. */
+ * which another library precedes it. */
 static bool is_sanitizer(const char *name)
 {
     static const char *const names[] = {"asan", "tsan", "hwasan"};

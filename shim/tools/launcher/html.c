@@ -4,7 +4,7 @@
  * The page is a template (view/) that the report's JSON is put into; the template's
  * script shows it. FILE is that JSON, or a state file, of which the reader makes it, or a
  * trace. Files of one process are shown as one; a page of several lets the reader choose.
- * Nothing in the report can end the element that it stands in: no character there is
+ * Nothing in the report can end the element that it is in: no character there is
  * special in HTML.
  *
  * Owns: nothing.   Lock: none.   Design: docs/outputs.md
@@ -289,7 +289,7 @@ static void make_timeline(struct run *run, const char *trace)
     gs_timeline_close(&run->source);
 }
 
-/* Makes what the page has of a process. Either name may be NULL. */
+/* Makes the page's part of a process. Either name may be NULL. */
 static void make_run(struct run *run, const struct input *report, const char *trace)
 {
     *run = (struct run){.json = NULL};

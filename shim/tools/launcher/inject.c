@@ -573,7 +573,7 @@ static bool has_ended(pid_t pid)
 }
 
 /* Returns true if the process may still load its C library, or has executed another
- * program meanwhile, so that another try may succeed.
+ * program between two tries, so that the next one may succeed.
  * In, out: *maps, *changed_ns  a sum over its mappings, and when it last changed */
 static bool is_starting(const struct request *request, uint64_t *maps,
                         uint64_t *changed_ns)

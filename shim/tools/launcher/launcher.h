@@ -96,7 +96,7 @@ void gs_arguments_read(char **words, struct gs_arguments *out);
 void gs_arguments_set(const char *variable, const char *value);
 /* Returns whether an option has set it. */
 bool gs_arguments_is_set(const char *variable);
-/* The variables that options set, in their order; NULL behind the last one. */
+/* The variables that options set, in their order; NULL after the last one. */
 const char *gs_arguments_set_at(size_t index);
 /* The word of a verb that is not GS_VERB_RUN. */
 const char *gs_arguments_word(enum gs_verb verb);

@@ -344,7 +344,7 @@ static bool is_process(const char *name)
     return i < count;
 }
 
-/* Takes the name of an option, the last word behind processes, out of the words: its
+/* Takes the name of an option, the last word after processes, out of the words: its
  * value is asked. */
 static void take_name(struct inquiry *inquiry, const struct gs_arguments *arguments)
 {

@@ -248,7 +248,7 @@ static bool start(struct recording *recording)
     return same;
 }
 
-/* Ends the recording, and says what there is. The process may have ended meanwhile: then
+/* Ends the recording, and says what there is. The process may have ended before: then
  * it has written both files itself. */
 static bool finish(const struct recording *recording)
 {

@@ -15,7 +15,7 @@
 char *gs_report_file_json(const char *path, bool lines, size_t *length,
                           const char **problem);
 
-/* The reason of a file that is a report or messages as text: of --log-file, beside which
+/* The reason of a file that is a report or messages as text: of --log-file, next to which
  * a folder often has files that can be read. */
 extern const char gs_report_file_is_text[];
 

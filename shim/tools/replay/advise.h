@@ -16,7 +16,7 @@ struct gs_advise_case {
     size_t capacity; /* of the device; GS_REPLAY_AMPLE: not given */
 };
 
-/* What stands before the command: NAME=value, separated by spaces. */
+/* The words before the command: NAME=value, separated by spaces. */
 #define GS_ADVISE_LINE_BYTES 160
 
 /* Settings that were tried, and what came of them. */

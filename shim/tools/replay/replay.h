@@ -59,7 +59,7 @@ struct gs_replay_options {
     size_t count;
 };
 
-/* An option, or 0: the words end, or a word that is none. The words are left behind it.
+/* An option, or 0: the words end, or a word that is none. The words are left after it.
  * Ends the program on an unknown option, or one without its value. */
 char gs_replay_next_option(char ***words, const struct gs_replay_options *options,
                            char **value);

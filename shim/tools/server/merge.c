@@ -19,7 +19,7 @@ static const char name_rest[] =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
 static const char digits[] = "0123456789";
 
-/* A label as it stands: name="value". */
+/* A label as it is written: name="value". */
 struct label {
     const char *at;
     size_t length, name_length;

@@ -311,7 +311,7 @@ int slurm_spank_task_init(spank_t spank, int count, char **arguments)
         return 0;
     }
     add(&line, command);
-    add(&line, "--watch=off"); /* no process beside `env` */
+    add(&line, "--watch=off"); /* no process next to `env` */
     if (spank_getenv(spank, FOLDER_VARIABLE, where, sizeof(where)) == ESPANK_SUCCESS) {
         (void)snprintf(log, sizeof(log), "--log-file=%s/report.%%r.%%h.%%p", where);
         (void)snprintf(state, sizeof(state), "--state-file=%s/state.%%r.%%h.%%p", where);

@@ -219,7 +219,7 @@ void gs_report_find_cached(const struct gs_tracker *tracker,
 
 /* ---- growth ----------------------------------------------------------------------- */
 
-/* Moves an item behind those up to `end`. */
+/* Moves an item after those up to `end`. */
 static void move_behind(struct gs_growing *growing, size_t from, size_t end)
 {
     const struct gs_growing item = growing[from];

@@ -1,5 +1,5 @@
 /*
- * suppress_settings.c - reads the settings behind a rule's pattern: "max_bytes=20M".
+ * suppress_settings.c - reads the settings after a rule's pattern: "max_bytes=20M".
  * Owns: nothing.   Lock: none.   Design: docs/suppressions.md
  */
 #include "tracker/report/rules/suppress_internal.h"
