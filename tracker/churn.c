@@ -145,7 +145,10 @@ void gs_churn_take_back(struct gs_churn *churn, const struct gs_allocation *allo
     gs_mutex_unlock(&churn->lock);
 }
 
-bool gs_churn_is_much(const struct gs_churn_site *site)
+/* Returns true if most of the call site's allocations lived shortly, there were many of
+ * them, and few at once. Never of stream-ordered memory: it is made for short lives, and
+ * to keep it saves nothing. */
+static bool is_much(const struct gs_churn_site *site)
 {
     return site->kind != GS_MEMORY_ASYNC && site->short_count >= MANY &&
            site->short_count >= site->count - site->count / 10 &&
@@ -156,7 +159,7 @@ bool gs_churn_is_much(const struct gs_churn_site *site)
 static int compare(const void *left, const void *right)
 {
     const struct gs_churn_site *a = left, *b = right;
-    bool a_much = gs_churn_is_much(a), b_much = gs_churn_is_much(b);
+    bool a_much = is_much(a), b_much = is_much(b);
 
     return GS_FALLING(a_much, b_much) ?: GS_FALLING(a->count, b->count) ?:
         GS_FALLING(a->bytes, b->bytes) ?: GS_RISING(a->stack, b->stack) ?:
@@ -172,7 +175,7 @@ struct gs_churn_list gs_churn_copy(struct gs_churn *churn)
     list.sites = malloc((churn->count + 1) * sizeof(*list.sites));
     for (size_t i = 0; i < churn->count && list.sites; i++) {
         list.sites[list.count++] = churn->sites[i];
-        list.much_count += gs_churn_is_much(&churn->sites[i]);
+        list.much_count += is_much(&churn->sites[i]);
     }
     gs_mutex_unlock(&churn->lock);
     if (list.count != 0) {

@@ -31,11 +31,6 @@ struct gs_churn_site {
     uint64_t live_count, most_live; /* now, and the most at once */
 };
 
-/* Returns true if most of the call site's allocations lived shortly, there were many of
- * them, and few at once. Never of stream-ordered memory: it is made for short lives, and to
- * keep it saves nothing. */
-bool gs_churn_is_much(const struct gs_churn_site *site);
-
 struct gs_churn;
 
 /* NULL: no memory. Lives as long as the process. */
@@ -50,9 +45,9 @@ void gs_churn_end(struct gs_churn *churn, const struct gs_allocation *allocation
 void gs_churn_take_back(struct gs_churn *churn, const struct gs_allocation *allocation,
                         uint64_t now_ns);
 
-/* All call sites: first those of gs_churn_is_much, then the others, each those with most
- * allocations first; and the number of all allocations. The caller frees `sites`; without
- * memory there are none. */
+/* All call sites: first the `much_count` with many short lives, then the others, each
+ * those with most allocations first; and the number of all allocations. The caller frees
+ * `sites`; without memory there are none. */
 struct gs_churn_list {
     struct gs_churn_site *sites;
     size_t count, much_count;

@@ -71,7 +71,8 @@ static void classify(struct gs_tracker *tracker, struct gs_error *error)
     }
 }
 
-bool gs_errors_room(const struct gs_tracker *tracker)
+/* Returns true if the next error would be stored. */
+static bool has_room(const struct gs_tracker *tracker)
 {
     return __atomic_load_n(&tracker->error_count, __ATOMIC_RELAXED) < GS_ERRORS_KEPT;
 }
@@ -98,7 +99,7 @@ static void append(struct gs_tracker *tracker, const struct gs_error *error)
 
 void gs_errors_keep(struct gs_tracker *tracker, struct gs_error *error)
 {
-    if (gs_errors_room(tracker)) {
+    if (has_room(tracker)) {
         fill_site(tracker, error);
     }
     gs_tracker_lock_take(&tracker->errors_lock, GS_RANK_ERRORS);
@@ -184,7 +185,7 @@ void gs_tracker_error_free(struct gs_tracker *tracker, uint64_t addr, int device
     if (site) {
         error.freed = *site;
     }
-    bool room = gs_errors_room(tracker);
+    bool room = has_room(tracker);
     if (count_repeat_locked(tracker, &error, room ? is_examined_site : is_free_at_site)) {
         return;
     }
@@ -261,7 +262,7 @@ void gs_tracker_error_use(struct gs_tracker *tracker, const struct gs_bad_use *u
     if (count_repeat_locked(tracker, &error, is_same_site)) {
         return;
     }
-    if (gs_errors_room(tracker)) {
+    if (has_room(tracker)) {
         fill_site(tracker, &error);
         fill_allocation(tracker, use, &error);
     }

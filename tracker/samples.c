@@ -60,7 +60,10 @@ static enum gs_status grow(struct gs_samples *samples)
     return GS_OK;
 }
 
-struct gs_sample *gs_samples_at(struct gs_samples *samples, const struct gs_sample *key)
+/* The sample of `key`, created with all sums 0 if it is new. The next call may move it.
+ * NULL: no memory. */
+static struct gs_sample *sample_at(struct gs_samples *samples,
+                                   const struct gs_sample *key)
 {
     if (samples->count * 2 >= samples->capacity && grow(samples) != GS_OK) {
         return NULL;
@@ -81,7 +84,7 @@ struct gs_sample *gs_samples_at(struct gs_samples *samples, const struct gs_samp
 
 enum gs_status gs_samples_add(struct gs_samples *samples, const struct gs_sample *part)
 {
-    struct gs_sample *sample = gs_samples_at(samples, part);
+    struct gs_sample *sample = sample_at(samples, part);
 
     if (!sample) {
         return GS_ERR_HOST_NOMEM;

@@ -35,10 +35,6 @@ struct gs_samples {
 
 uint64_t gs_sample_hash(const struct gs_sample *key);
 
-/* The sample of `key`, created with all sums 0 if it is new. The next call may move it.
- * NULL: no memory. */
-struct gs_sample *gs_samples_at(struct gs_samples *samples, const struct gs_sample *key);
-
 /* Adds the sums of `part` to the sample of its key. Errors: GS_ERR_HOST_NOMEM. */
 enum gs_status gs_samples_add(struct gs_samples *samples,
                               const struct gs_sample *part) GS_MUST_USE;

@@ -618,8 +618,6 @@ static inline void gs_history_clear(struct gs_tracker *tracker, uint64_t addr)
 
 /* Stores an error, or counts it. Fills in its site and thread if they are missing. */
 void gs_errors_keep(struct gs_tracker *tracker, struct gs_error *error);
-/* Returns true if the next error would be stored. */
-bool gs_errors_room(const struct gs_tracker *tracker);
 
 static inline bool gs_error_is_damage(const struct gs_error *error)
 {

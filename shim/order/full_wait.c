@@ -83,7 +83,9 @@ static bool still_runs(uint64_t *mark, const struct gs_context *context)
     return false;
 }
 
-bool gs_full_wait_is_in_vain(const struct gs_context *context)
+/* Returns true while work still runs for which an allocation has waited too long. Makes
+ * no driver call if none has. */
+static bool is_in_vain(const struct gs_context *context)
 {
     return still_runs(timed_out_mark(context), context);
 }
@@ -117,7 +119,7 @@ bool gs_full_wait_is_busy(struct gs_state *state, const struct gs_context *conte
     if (gs_captures_active() || gs_context_counts_idle(&state->contexts, context)) {
         return false;
     }
-    if (gs_full_wait_is_in_vain(context)) {
+    if (is_in_vain(context)) {
         return true;
     }
     bool looked = __atomic_load_n(looked_at_mark(context), __ATOMIC_RELAXED) != 0;
@@ -153,7 +155,7 @@ bool gs_full_wait(struct gs_state *state, const struct gs_context *context)
     if (gs_captures_active() || gs_context_counts_idle(&state->contexts, context)) {
         return true;
     }
-    if (gs_full_wait_is_in_vain(context)) {
+    if (is_in_vain(context)) {
         return false;
     }
     if (gs_context_event_ops.record((void *)(uintptr_t)context, &event) != GS_OK) {

@@ -23,10 +23,6 @@ bool gs_full_wait(struct gs_state *state, const struct gs_context *context);
 /* Like gs_full_wait, for every known context. */
 bool gs_full_wait_all(struct gs_state *state);
 
-/* Returns true while work still runs for which an allocation has waited too long. Makes
- * no driver call if none has. */
-bool gs_full_wait_is_in_vain(const struct gs_context *context);
-
 /*
  * Returns true if the driver cannot take idle memory back now, because work runs that may
  * never end. Polls an event, for 50 ms at the first call and for 2 ms while the context's

@@ -233,12 +233,19 @@ static const char *first_uncounted(bool library)
     return library ? gs_libraries_first() : "";
 }
 
+/* Returns true if a block was reused after an event that is not known to be complete. */
+static bool has_open_mark(void)
+{
+    return current_order() == HOLDS &&
+           __atomic_load_n(&gs_single_order_newest, __ATOMIC_RELAXED) != 0;
+}
+
 void gs_single_order_look_up(void)
 {
     int saved_errno = errno;
     bool library = gs_libraries_check() != 0;
     const char *name = first_uncounted(library);
-    if ((library || name[0]) && gs_single_order_has_open_mark()) {
+    if ((library || name[0]) && has_open_mark()) {
         gs_single_order_end_by("dlsym", name[0] ? name : "dlsym");
     }
     errno = saved_errno;
@@ -320,12 +327,6 @@ bool gs_single_order_accept(struct gs_state *state, const struct gs_context *of,
         gs_epoch_release(last);
     }
     return holds;
-}
-
-bool gs_single_order_has_open_mark(void)
-{
-    return current_order() == HOLDS &&
-           __atomic_load_n(&gs_single_order_newest, __ATOMIC_RELAXED) != 0;
 }
 
 void gs_single_order_reset(void)

@@ -70,9 +70,6 @@ extern gs_fence gs_single_order_newest __attribute__((visibility("hidden")));
  * of the order. */
 void gs_single_order_look_up(void);
 
-/* Returns true if a block was reused after an event that is not known to be complete. */
-bool gs_single_order_has_open_mark(void);
-
 /* In a forked child, and for tests: restores the initial state. */
 void gs_single_order_reset(void);
 

@@ -47,12 +47,6 @@ struct gs_export {
     struct gs_owners owners;
 };
 
-/* Errors: GS_ERR_HOST_NOMEM, with nothing allocated. */
-enum gs_status gs_export_make(struct gs_export *export,
-                              const struct gs_report_writer *writer,
-                              const struct gs_report_summary *summary) GS_MUST_USE;
-void gs_export_free(struct gs_export *export);
-
 /* Makes the snapshot and runs the job of the report's configuration. */
 void gs_export_run(const struct gs_report_writer *writer,
                    const struct gs_report_summary *summary, struct gs_text *names);

@@ -425,9 +425,6 @@ void gs_report_scopes_free(struct gs_report_scopes *scopes);
 
 /* ---- report_peaks.c: the owners of the memory at the peak ------------------------- */
 
-/* Whether the text may have peaks. A clean run has none, unless it prints devices. */
-bool gs_report_prints_peaks(const struct gs_report_config *config,
-                            const struct gs_report_data *data);
 /* Decides which peaks the text has, after the rules. */
 void gs_report_choose_peaks(const struct gs_report_config *config,
                             struct gs_report_data *data);
@@ -576,9 +573,6 @@ const char *gs_report_call(const struct gs_report_writer *writer,
 void gs_report_call_line(const struct gs_report_writer *writer,
                          const struct gs_group *group, const char *call,
                          const char *fate);
-/* The same, and the stack. */
-void gs_report_call_site(const struct gs_report_writer *writer,
-                         const struct gs_group *group, const char *fate);
 /* Prints "Suppressed: ...", and the used rules if requested. */
 void gs_report_suppressed(const struct gs_report_writer *writer);
 /* Prints, after a device's peak, the live memory that rules suppress. */

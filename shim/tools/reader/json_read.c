@@ -139,7 +139,8 @@ bool gs_json_read_more(struct gs_json_read *json)
     return *json->at != '\0';
 }
 
-const char *gs_json_read_key(struct gs_json_read *json)
+/* Takes a member's name. "" after an error. */
+static const char *read_key(struct gs_json_read *json)
 {
     skip_space(json);
     if (*json->at != '"') {
@@ -187,7 +188,8 @@ bool gs_json_read_number(struct gs_json_read *json, uint64_t *out)
     return fits;
 }
 
-bool gs_json_read_bool(struct gs_json_read *json)
+/* "true" is true, any other value false. */
+static bool read_bool(struct gs_json_read *json)
 {
     skip_space(json);
     bool value = strncmp(json->at, "true", 4) == 0;
@@ -254,7 +256,7 @@ static void read_field(struct gs_json_read *json, const struct gs_json_field *fi
         *(const char **)value = gs_json_read_text(json);
         break;
     case GS_JSON_BOOL:
-        *(bool *)value = gs_json_read_bool(json);
+        *(bool *)value = read_bool(json);
         break;
     case GS_JSON_CALL:
         field->read(json, self);
@@ -269,7 +271,7 @@ void gs_json_read_fields(struct gs_json_read *json, const struct gs_json_field *
         return;
     }
     while (gs_json_read_more(json)) {
-        const char *key = gs_json_read_key(json);
+        const char *key = read_key(json);
         size_t i = 0;
         while (i < count && strcmp(key, fields[i].name) != 0) {
             i++;

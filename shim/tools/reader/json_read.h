@@ -22,15 +22,11 @@ struct gs_json_read {
 bool gs_json_read_open(struct gs_json_read *json, char bracket);
 /* Returns whether a member follows; leaves the object or array after the last one. */
 bool gs_json_read_more(struct gs_json_read *json);
-/* Takes a member's name. "" after an error. */
-const char *gs_json_read_key(struct gs_json_read *json);
 
 /* A string without control characters; NULL: another value, such as null. */
 const char *gs_json_read_text(struct gs_json_read *json);
 /* Whole numbers; false: another value, or none that fits. */
 bool gs_json_read_number(struct gs_json_read *json, uint64_t *out);
-/* "true" is true, any other value false. */
-bool gs_json_read_bool(struct gs_json_read *json);
 void gs_json_read_skip(struct gs_json_read *json);
 
 /* A member that the caller knows, and where its value goes in the caller's struct. */

@@ -31,8 +31,9 @@ static bool is_printed(const struct gs_report_config *config, const struct gs_pe
            (row < GS_ROW_PINNED || config->show_devices);
 }
 
-bool gs_report_prints_peaks(const struct gs_report_config *config,
-                            const struct gs_report_data *data)
+/* Whether the text may have peaks. A clean run has none, unless it prints devices. */
+static bool prints_peaks(const struct gs_report_config *config,
+                         const struct gs_report_data *data)
 {
     return config->peak_max != 0 && config->show_leaks &&
            (config->show_devices || config->running ||
@@ -44,7 +45,7 @@ void gs_report_gather_peaks(struct gs_tracker *tracker,
                             const struct gs_report_config *config, const uint16_t *apis,
                             size_t api_count, struct gs_report_data *data)
 {
-    bool text = gs_report_prints_peaks(config, data);
+    bool text = prints_peaks(config, data);
     bool all = (config->job && config->job->stacks) || gs_report_has_budgets(config);
 
     if (!text && !all) {
@@ -69,7 +70,7 @@ void gs_report_choose_peaks(const struct gs_report_config *config,
         data->peaks_printed =
             data->peaks_printed || is_printed(config, &data->peaks[row], row);
     }
-    data->peaks_printed = data->peaks_printed && gs_report_prints_peaks(config, data);
+    data->peaks_printed = data->peaks_printed && prints_peaks(config, data);
 }
 
 /* Counts, among the first `most` call sites, those with a stack. */

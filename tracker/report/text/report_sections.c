@@ -365,8 +365,9 @@ void gs_report_call_line(const struct gs_report_writer *writer,
                 write_ages(writer, group, ages), fate);
 }
 
-void gs_report_call_site(const struct gs_report_writer *writer,
-                         const struct gs_group *group, const char *fate)
+/* Writes the call line of a call site, and its stack. */
+static void write_call_site(const struct gs_report_writer *writer,
+                            const struct gs_group *group, const char *fate)
 {
     struct gs_shown_stack stack =
         gs_frame_table_show(writer->frames, writer->config, group->stack);
@@ -412,7 +413,7 @@ static void write_leak(const struct gs_report_writer *writer, size_t number,
         gs_text_add(writer->text, ", by %s sampled", gs_text_count(group->count, count));
     }
     gs_text_add(writer->text, "\n");
-    gs_report_call_site(writer, group, gs_report_fate(writer->config, group, fate));
+    write_call_site(writer, group, gs_report_fate(writer->config, group, fate));
 }
 
 /* Prints memory that the program page-locked and has not unlocked: no leak. */
@@ -427,9 +428,9 @@ static void write_registered(const struct gs_report_writer *writer)
         gs_text_add(writer->text, "%sREGISTERED %zu: %s in %s range%s\n", writer->prefix,
                     i, gs_text_bytes(group->bytes, bytes),
                     gs_text_count(group->count, count), gs_report_plural(group->count));
-        gs_report_call_site(writer, group,
-                            writer->config->running ? "registered"
-                                                    : "still registered at exit");
+        write_call_site(writer, group,
+                        writer->config->running ? "registered"
+                                                : "still registered at exit");
     }
 }
 

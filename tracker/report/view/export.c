@@ -138,9 +138,22 @@ static enum gs_status fill_stacks(struct gs_export *export)
     return status;
 }
 
-enum gs_status gs_export_make(struct gs_export *export,
-                              const struct gs_report_writer *writer,
-                              const struct gs_report_summary *summary)
+static void free_export(struct gs_export *export)
+{
+    free(export->modules);
+    free(export->locations);
+    free(export->location_modules);
+    free(export->stacks);
+    free(export->frames);
+    free(export->samples);
+    gs_owners_free(&export->owners);
+    memset(export, 0, sizeof(*export));
+}
+
+/* Errors: GS_ERR_HOST_NOMEM, with nothing allocated. */
+static enum gs_status make_export(struct gs_export *export,
+                                  const struct gs_report_writer *writer,
+                                  const struct gs_report_summary *summary)
 {
     enum gs_status status;
 
@@ -155,24 +168,12 @@ enum gs_status gs_export_make(struct gs_export *export,
         status = fill_stacks(export);
     }
     if (status != GS_OK) {
-        gs_export_free(export);
+        free_export(export);
         return status;
     }
     gs_owners_gather(&export->owners, writer->tracker->config.stacks, writer->source,
                      writer->data, false);
     return GS_OK;
-}
-
-void gs_export_free(struct gs_export *export)
-{
-    free(export->modules);
-    free(export->locations);
-    free(export->location_modules);
-    free(export->stacks);
-    free(export->frames);
-    free(export->samples);
-    gs_owners_free(&export->owners);
-    memset(export, 0, sizeof(*export));
 }
 
 void gs_export_run(const struct gs_report_writer *writer,
@@ -181,12 +182,12 @@ void gs_export_run(const struct gs_report_writer *writer,
     const struct gs_export_job *job = writer->config->job;
     struct gs_export export;
 
-    if (gs_export_make(&export, writer, summary) != GS_OK) {
+    if (make_export(&export, writer, summary) != GS_OK) {
         job->write(job->self, NULL, names);
         return;
     }
     job->write(job->self, &export, names);
-    gs_export_free(&export);
+    free_export(&export);
 }
 
 /* ---- queries of the writers ------------------------------------------------------- */
