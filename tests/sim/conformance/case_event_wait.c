@@ -4,188 +4,175 @@
 #include "work.h"
 
 /* Two non-blocking streams, one of them held, an event, words. */
-struct scene {
+static struct scene {
     CUstream held, other;
     CUevent event;
     CUdeviceptr words;
     struct blocker blocker;
-};
+} scene;
 
-static bool set_scene(struct scene *scene)
+static void end_scene(void)
 {
-    *scene = (struct scene){.held = new_stream(CU_STREAM_NON_BLOCKING),
-                            .other = new_stream(CU_STREAM_NON_BLOCKING),
-                            .event = new_event(),
-                            .words = new_words(4)};
-    return block_stream(&scene->blocker, scene->held);
+    CHECK_OK(cuStreamSynchronize(scene.other));
+    end_words(scene.words);
+    end_event(scene.event);
+    end_stream(scene.other);
+    end_stream(scene.held);
 }
 
-static void end_scene(struct scene *scene)
+static bool set_scene(void)
 {
-    CHECK_OK(cuStreamSynchronize(scene->other));
-    end_words(scene->words);
-    end_event(scene->event);
-    end_stream(scene->other);
-    end_stream(scene->held);
+    scene = (struct scene){.held = new_stream(CU_STREAM_NON_BLOCKING),
+                           .other = new_stream(CU_STREAM_NON_BLOCKING),
+                           .event = new_event(),
+                           .words = new_words(4)};
+    if (block_stream(&scene.blocker, scene.held))
+        return true;
+    end_scene();
+    return false;
 }
 
-CASE(event_wait, orders_streams, DRIVER_API, "cuStreamWaitEvent",
-     "Makes all future work submitted to hStream wait for all work captured in hEvent")
-{
-    OWN(end_scene) struct scene scene;
+#define SCENE_CASE(label, ...)                                                           \
+    FIXTURE_CASE(set_scene, end_scene, event_wait, label, __VA_ARGS__)
 
-    if (set_scene(&scene)) {
-        CHECK_OK(set_word(scene.held, scene.words, 7));
-        CHECK_OK(cuEventRecord(scene.event, scene.held));
-        CHECK_OK(cuStreamWaitEvent(scene.other, scene.event, 0));
-        CHECK_OK(copy_word(scene.other, scene.words + 4, scene.words));
-        CHECK_CODE(cuStreamQuery(scene.other), CUDA_ERROR_NOT_READY);
-        end_block(&scene.blocker);
-        CHECK_OK(cuStreamSynchronize(scene.other));
-        CHECK_EQUAL(word_at(scene.words, 1), 7);
-    }
+SCENE_CASE(
+    orders_streams, DRIVER_API, "cuStreamWaitEvent",
+    "Makes all future work submitted to hStream wait for all work captured in hEvent")
+{
+    CHECK_OK(set_word(scene.held, scene.words, 7));
+    CHECK_OK(cuEventRecord(scene.event, scene.held));
+    CHECK_OK(cuStreamWaitEvent(scene.other, scene.event, 0));
+    CHECK_OK(copy_word(scene.other, scene.words + 4, scene.words));
+    CHECK_CODE(cuStreamQuery(scene.other), CUDA_ERROR_NOT_READY);
+    end_block(&scene.blocker);
+    CHECK_OK(cuStreamSynchronize(scene.other));
+    CHECK_EQUAL(word_at(scene.words, 1), 7);
 }
 
-CASE(event_wait, leaves_earlier_work, DRIVER_API, "cuStreamWaitEvent",
-     "Makes all future work submitted to hStream wait, not what was submitted before")
+SCENE_CASE(
+    leaves_earlier_work, DRIVER_API, "cuStreamWaitEvent",
+    "Makes all future work submitted to hStream wait, not what was submitted before")
 {
-    OWN(end_scene) struct scene scene;
     EVENT before = new_event();
 
-    if (set_scene(&scene)) {
-        CHECK_OK(cuEventRecord(scene.event, scene.held));
-        CHECK_OK(set_word(scene.other, scene.words, 7));
-        CHECK_OK(cuEventRecord(before, scene.other));
-        CHECK_OK(cuStreamWaitEvent(scene.other, scene.event, 0));
-        CHECK_OK(set_word(scene.other, scene.words + 4, 8));
-        CHECK(event_completes(before));
-        CHECK_CODE(cuStreamQuery(scene.other), CUDA_ERROR_NOT_READY);
-        end_block(&scene.blocker);
-        CHECK_OK(cuStreamSynchronize(scene.other));
-        CHECK_EQUAL(word_at(scene.words, 0), 7);
-        CHECK_EQUAL(word_at(scene.words, 1), 8);
-    }
+    CHECK_OK(cuEventRecord(scene.event, scene.held));
+    CHECK_OK(set_word(scene.other, scene.words, 7));
+    CHECK_OK(cuEventRecord(before, scene.other));
+    CHECK_OK(cuStreamWaitEvent(scene.other, scene.event, 0));
+    CHECK_OK(set_word(scene.other, scene.words + 4, 8));
+    CHECK(event_completes(before));
+    CHECK_CODE(cuStreamQuery(scene.other), CUDA_ERROR_NOT_READY);
+    end_block(&scene.blocker);
+    CHECK_OK(cuStreamSynchronize(scene.other));
+    CHECK_EQUAL(word_at(scene.words, 0), 7);
+    CHECK_EQUAL(word_at(scene.words, 1), 8);
 }
 
-CASE(event_wait, before_the_record_is_nothing, DRIVER_API, "cuEventRecord",
-     "Before the first call to cuEventRecord(), an event represents an empty set of "
-     "work: a wait for it does not wait, and a later record does not change that")
+SCENE_CASE(
+    before_the_record_is_nothing, DRIVER_API, "cuEventRecord",
+    "Before the first call to cuEventRecord(), an event represents an empty set of "
+    "work: a wait for it does not wait, and a later record does not change that")
 {
-    OWN(end_scene) struct scene scene;
-
-    if (set_scene(&scene)) {
-        CHECK_OK(cuStreamWaitEvent(scene.other, scene.event, 0));
-        CHECK_OK(cuEventRecord(scene.event, scene.held));
-        CHECK_OK(set_word(scene.other, scene.words, 7));
-        CHECK(completes(scene.other));
-        CHECK_CODE(cuEventQuery(scene.event), CUDA_ERROR_NOT_READY);
-        end_block(&scene.blocker);
-        CHECK_EQUAL(word_at(scene.words, 0), 7);
-    }
+    CHECK_OK(cuStreamWaitEvent(scene.other, scene.event, 0));
+    CHECK_OK(cuEventRecord(scene.event, scene.held));
+    CHECK_OK(set_word(scene.other, scene.words, 7));
+    CHECK(completes(scene.other));
+    CHECK_CODE(cuEventQuery(scene.event), CUDA_ERROR_NOT_READY);
+    end_block(&scene.blocker);
+    CHECK_EQUAL(word_at(scene.words, 0), 7);
 }
 
-CASE(event_wait, later_record_does_not_hold_it, DRIVER_API, "cuEventRecord",
-     "cuStreamWaitEvent() uses the most recently captured state at the time of the API "
-     "call, and is not affected by later calls to cuEventRecord()")
+SCENE_CASE(
+    later_record_does_not_hold_it, DRIVER_API, "cuEventRecord",
+    "cuStreamWaitEvent() uses the most recently captured state at the time of the API "
+    "call, and is not affected by later calls to cuEventRecord()")
 {
-    OWN(end_scene) struct scene scene;
     STREAM idle = new_stream(CU_STREAM_NON_BLOCKING);
 
-    if (set_scene(&scene)) {
-        CHECK_OK(cuEventRecord(scene.event, idle));
-        CHECK_OK(cuStreamWaitEvent(scene.other, scene.event, 0));
-        CHECK_OK(cuEventRecord(scene.event, scene.held));
-        CHECK_OK(set_word(scene.other, scene.words, 7));
-        CHECK(completes(scene.other));
-        CHECK_CODE(cuEventQuery(scene.event), CUDA_ERROR_NOT_READY);
-        end_block(&scene.blocker);
-    }
+    CHECK_OK(cuEventRecord(scene.event, idle));
+    CHECK_OK(cuStreamWaitEvent(scene.other, scene.event, 0));
+    CHECK_OK(cuEventRecord(scene.event, scene.held));
+    CHECK_OK(set_word(scene.other, scene.words, 7));
+    CHECK(completes(scene.other));
+    CHECK_CODE(cuEventQuery(scene.event), CUDA_ERROR_NOT_READY);
+    end_block(&scene.blocker);
 }
 
-CASE(event_wait, later_record_does_not_release_it, DRIVER_API, "cuEventRecord",
-     "cuStreamWaitEvent() uses the most recently captured state at the time of the API "
-     "call, and is not affected by later calls to cuEventRecord()")
+SCENE_CASE(
+    later_record_does_not_release_it, DRIVER_API, "cuEventRecord",
+    "cuStreamWaitEvent() uses the most recently captured state at the time of the API "
+    "call, and is not affected by later calls to cuEventRecord()")
 {
-    OWN(end_scene) struct scene scene;
     STREAM idle = new_stream(CU_STREAM_NON_BLOCKING);
 
-    if (set_scene(&scene)) {
-        CHECK_OK(set_word(scene.held, scene.words, 7));
-        CHECK_OK(cuEventRecord(scene.event, scene.held));
-        CHECK_OK(cuStreamWaitEvent(scene.other, scene.event, 0));
-        CHECK_OK(cuEventRecord(scene.event, idle));
-        CHECK(event_completes(scene.event));
-        CHECK_OK(copy_word(scene.other, scene.words + 4, scene.words));
-        CHECK_CODE(cuStreamQuery(scene.other), CUDA_ERROR_NOT_READY);
-        end_block(&scene.blocker);
-        CHECK_OK(cuStreamSynchronize(scene.other));
-        CHECK_EQUAL(word_at(scene.words, 1), 7);
-    }
+    CHECK_OK(set_word(scene.held, scene.words, 7));
+    CHECK_OK(cuEventRecord(scene.event, scene.held));
+    CHECK_OK(cuStreamWaitEvent(scene.other, scene.event, 0));
+    CHECK_OK(cuEventRecord(scene.event, idle));
+    CHECK(event_completes(scene.event));
+    CHECK_OK(copy_word(scene.other, scene.words + 4, scene.words));
+    CHECK_CODE(cuStreamQuery(scene.other), CUDA_ERROR_NOT_READY);
+    end_block(&scene.blocker);
+    CHECK_OK(cuStreamSynchronize(scene.other));
+    CHECK_EQUAL(word_at(scene.words, 1), 7);
 }
 
-CASE(event_wait, outlives_the_event, DRIVER_API, "cuEventDestroy",
-     "An event may be destroyed before it is complete, while a cuStreamWaitEvent() is "
-     "outstanding: the wait holds")
+SCENE_CASE(
+    outlives_the_event, DRIVER_API, "cuEventDestroy",
+    "An event may be destroyed before it is complete, while a cuStreamWaitEvent() is "
+    "outstanding: the wait holds")
 {
-    OWN(end_scene) struct scene scene;
-
-    if (set_scene(&scene)) {
-        CHECK_OK(set_word(scene.held, scene.words, 7));
-        CHECK_OK(cuEventRecord(scene.event, scene.held));
-        CHECK_OK(cuStreamWaitEvent(scene.other, scene.event, 0));
-        end_event(scene.event);
-        scene.event = NULL;
-        CHECK_OK(copy_word(scene.other, scene.words + 4, scene.words));
-        CHECK_CODE(cuStreamQuery(scene.other), CUDA_ERROR_NOT_READY);
-        end_block(&scene.blocker);
-        CHECK_OK(cuStreamSynchronize(scene.other));
-        CHECK_EQUAL(word_at(scene.words, 1), 7);
-    }
+    CHECK_OK(set_word(scene.held, scene.words, 7));
+    CHECK_OK(cuEventRecord(scene.event, scene.held));
+    CHECK_OK(cuStreamWaitEvent(scene.other, scene.event, 0));
+    end_event(scene.event);
+    scene.event = NULL;
+    CHECK_OK(copy_word(scene.other, scene.words + 4, scene.words));
+    CHECK_CODE(cuStreamQuery(scene.other), CUDA_ERROR_NOT_READY);
+    end_block(&scene.blocker);
+    CHECK_OK(cuStreamSynchronize(scene.other));
+    CHECK_EQUAL(word_at(scene.words, 1), 7);
 }
 
-CASE(event_wait, fork_and_join, GUIDE, "Cross-stream dependencies by events",
-     "Work is ordered by the events that streams record and wait for, through several "
-     "streams")
+SCENE_CASE(
+    fork_and_join, GUIDE, "Cross-stream dependencies by events",
+    "Work is ordered by the events that streams record and wait for, through several "
+    "streams")
 {
-    OWN(end_scene) struct scene scene;
     STREAM third = new_stream(CU_STREAM_NON_BLOCKING);
     EVENT left = new_event();
     EVENT right = new_event();
 
-    if (set_scene(&scene)) {
-        CHECK_OK(set_word(scene.held, scene.words, 5));
-        CHECK_OK(cuEventRecord(scene.event, scene.held));
-        CHECK_OK(cuStreamWaitEvent(scene.other, scene.event, 0));
-        CHECK_OK(cuStreamWaitEvent(third, scene.event, 0));
-        CHECK_OK(copy_word(scene.other, scene.words + 4, scene.words));
-        CHECK_OK(copy_word(third, scene.words + 8, scene.words));
-        CHECK_OK(cuEventRecord(left, scene.other));
-        CHECK_OK(cuEventRecord(right, third));
-        CHECK_OK(cuStreamWaitEvent(scene.held, left, 0));
-        CHECK_OK(cuStreamWaitEvent(scene.held, right, 0));
-        CHECK_OK(add_words(scene.held, scene.words + 4, scene.words + 8, 1));
-        end_block(&scene.blocker);
-        CHECK_EQUAL(word_at(scene.words, 1), 10);
-    }
+    CHECK_OK(set_word(scene.held, scene.words, 5));
+    CHECK_OK(cuEventRecord(scene.event, scene.held));
+    CHECK_OK(cuStreamWaitEvent(scene.other, scene.event, 0));
+    CHECK_OK(cuStreamWaitEvent(third, scene.event, 0));
+    CHECK_OK(copy_word(scene.other, scene.words + 4, scene.words));
+    CHECK_OK(copy_word(third, scene.words + 8, scene.words));
+    CHECK_OK(cuEventRecord(left, scene.other));
+    CHECK_OK(cuEventRecord(right, third));
+    CHECK_OK(cuStreamWaitEvent(scene.held, left, 0));
+    CHECK_OK(cuStreamWaitEvent(scene.held, right, 0));
+    CHECK_OK(add_words(scene.held, scene.words + 4, scene.words + 8, 1));
+    end_block(&scene.blocker);
+    CHECK_EQUAL(word_at(scene.words, 1), 10);
 }
 
-CASE(event_wait, legacy_stream_waits_for_all, DRIVER_API, "cuStreamWaitEvent",
-     "A wait in the legacy stream is an action of it, which all blocking streams wait "
-     "on: their later work waits for the event too")
+SCENE_CASE(
+    legacy_stream_waits_for_all, DRIVER_API, "cuStreamWaitEvent",
+    "A wait in the legacy stream is an action of it, which all blocking streams wait "
+    "on: their later work waits for the event too")
 {
-    OWN(end_scene) struct scene scene;
     STREAM blocking = new_stream(CU_STREAM_DEFAULT);
 
-    if (set_scene(&scene)) {
-        CHECK_OK(set_word(scene.held, scene.words, 7));
-        CHECK_OK(cuEventRecord(scene.event, scene.held));
-        CHECK_OK(cuStreamWaitEvent(CU_STREAM_LEGACY, scene.event, 0));
-        CHECK_OK(copy_word(blocking, scene.words + 4, scene.words));
-        CHECK_CODE(cuStreamQuery(blocking), CUDA_ERROR_NOT_READY);
-        end_block(&scene.blocker);
-        CHECK_OK(cuStreamSynchronize(blocking));
-        CHECK_EQUAL(word_at(scene.words, 1), 7);
-    }
+    CHECK_OK(set_word(scene.held, scene.words, 7));
+    CHECK_OK(cuEventRecord(scene.event, scene.held));
+    CHECK_OK(cuStreamWaitEvent(CU_STREAM_LEGACY, scene.event, 0));
+    CHECK_OK(copy_word(blocking, scene.words + 4, scene.words));
+    CHECK_CODE(cuStreamQuery(blocking), CUDA_ERROR_NOT_READY);
+    end_block(&scene.blocker);
+    CHECK_OK(cuStreamSynchronize(blocking));
+    CHECK_EQUAL(word_at(scene.words, 1), 7);
 }
 
 CASE(event_wait, event_of_another_context, DRIVER_API, "cuStreamWaitEvent",
@@ -231,35 +218,36 @@ static bool has_context_events(void)
     return false;
 }
 
-CASE_WHERE(
-    has_context_events, context_event, covers_all_streams, DRIVER_API, "cuCtxRecordEvent",
-    "Captures in hEvent all the activities of the context at the time of this call")
+static bool set_context_scene(void)
 {
-    OWN(end_scene) struct scene scene;
-
-    if (set_scene(&scene)) {
-        CHECK_OK(later()->ctx_record_event(the_context(), scene.event));
-        CHECK_CODE(cuEventQuery(scene.event), CUDA_ERROR_NOT_READY);
-        unblock(&scene.blocker);
-        CHECK(event_completes(scene.event));
-        end_block(&scene.blocker);
-    }
+    return has_context_events() && set_scene();
 }
 
-CASE(context_event, leaves_later_work, DRIVER_API, "cuCtxRecordEvent",
-     "Uses of hCtx after this call do not modify hEvent")
+#define CONTEXT_SCENE_CASE(label, ...)                                                   \
+    FIXTURE_CASE(set_context_scene, end_scene, context_event, label, __VA_ARGS__)
+
+CONTEXT_SCENE_CASE(
+    covers_all_streams, DRIVER_API, "cuCtxRecordEvent",
+    "Captures in hEvent all the activities of the context at the time of this call")
+{
+    CHECK_OK(later()->ctx_record_event(the_context(), scene.event));
+    CHECK_CODE(cuEventQuery(scene.event), CUDA_ERROR_NOT_READY);
+    unblock(&scene.blocker);
+    CHECK(event_completes(scene.event));
+    end_block(&scene.blocker);
+}
+
+CASE_WHERE(has_context_events, context_event, leaves_later_work, DRIVER_API,
+           "cuCtxRecordEvent", "Uses of hCtx after this call do not modify hEvent")
 {
     EVENT event = new_event();
-    struct scene scene;
 
-    if (has_context_events()) {
-        CHECK_OK(later()->ctx_record_event(the_context(), event));
-        if (set_scene(&scene)) {
-            CHECK(event_completes(event));
-            CHECK_CODE(cuStreamQuery(scene.held), CUDA_ERROR_NOT_READY);
-            end_block(&scene.blocker);
-        }
-        end_scene(&scene);
+    CHECK_OK(later()->ctx_record_event(the_context(), event));
+    if (set_scene()) {
+        CHECK(event_completes(event));
+        CHECK_CODE(cuStreamQuery(scene.held), CUDA_ERROR_NOT_READY);
+        end_block(&scene.blocker);
+        end_scene();
     }
 }
 
@@ -277,24 +265,19 @@ CASE_WHERE(has_context_events, context_event, event_of_another_context, DRIVER_A
     end_context(other);
 }
 
-CASE_WHERE(
-    has_context_events, context_event, wait_holds_all_streams, DRIVER_API,
-    "cuCtxWaitEvent",
+CONTEXT_SCENE_CASE(
+    wait_holds_all_streams, DRIVER_API, "cuCtxWaitEvent",
     "Makes all future work submitted to context hCtx wait for all work captured in "
     "hEvent, on the device and without blocking the calling CPU thread")
 {
-    OWN(end_scene) struct scene scene;
-
-    if (set_scene(&scene)) {
-        CHECK_OK(set_word(scene.held, scene.words, 7));
-        CHECK_OK(cuEventRecord(scene.event, scene.held));
-        CHECK_OK(later()->ctx_wait_event(the_context(), scene.event));
-        CHECK_OK(copy_word(scene.other, scene.words + 4, scene.words));
-        CHECK_CODE(cuStreamQuery(scene.other), CUDA_ERROR_NOT_READY);
-        end_block(&scene.blocker);
-        CHECK_OK(cuStreamSynchronize(scene.other));
-        CHECK_EQUAL(word_at(scene.words, 1), 7);
-    }
+    CHECK_OK(set_word(scene.held, scene.words, 7));
+    CHECK_OK(cuEventRecord(scene.event, scene.held));
+    CHECK_OK(later()->ctx_wait_event(the_context(), scene.event));
+    CHECK_OK(copy_word(scene.other, scene.words + 4, scene.words));
+    CHECK_CODE(cuStreamQuery(scene.other), CUDA_ERROR_NOT_READY);
+    end_block(&scene.blocker);
+    CHECK_OK(cuStreamSynchronize(scene.other));
+    CHECK_EQUAL(word_at(scene.words, 1), 7);
 }
 
 CASE_WHERE(

@@ -32,295 +32,273 @@ static CUgraphNode alloc_node(CUgraph graph, CUdeviceptr *out)
 }
 
 /* A graph that allocates, writes 7 there and, where asked to, frees. */
-struct scene {
+static struct scene {
     CUgraph graph;
     CUgraphNode alloc, set, release;
     CUdeviceptr memory, words;
     CUstream stream;
-};
+} scene;
 
-static bool set_scene(struct scene *scene, bool frees)
+static void end_scene(void)
 {
-    *scene = (struct scene){0};
-    if (!has_memory_nodes())
-        return false;
-    scene->words = new_words(2);
-    scene->stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CHECK_OK(cuGraphCreate(&scene->graph, 0));
-    scene->alloc = alloc_node(scene->graph, &scene->memory);
-    scene->set = set_node(scene->graph, &scene->alloc, 1, scene->memory, 7);
-    if (frees)
-        CHECK_OK(later()->add_free_node(&scene->release, scene->graph, &scene->set, 1,
-                                        scene->memory));
-    return scene->memory != 0;
-}
-
-static void end_scene(struct scene *scene)
-{
-    if (!scene->graph)
-        return;
-    CHECK_OK(cuStreamSynchronize(scene->stream));
-    end_graph(scene->graph);
-    end_stream(scene->stream);
-    end_words(scene->words);
+    CHECK_OK(cuStreamSynchronize(scene.stream));
+    end_graph(scene.graph);
+    end_stream(scene.stream);
+    end_words(scene.words);
     CHECK_OK(later()->graph_mem_trim(the_device()));
 }
 
-CASE(graph_memory, used_between_its_nodes, DRIVER_API, "cuGraphAddMemAllocNode",
-     "If the allocation is freed in the same graph, it can be accessed by nodes ordered "
-     "after the allocation node but before the free node")
+static bool set_scene_that(bool frees)
 {
-    OWN(end_scene) struct scene scene;
+    scene = (struct scene){0};
+    if (!has_memory_nodes())
+        return false;
+    scene.words = new_words(2);
+    scene.stream = new_stream(CU_STREAM_NON_BLOCKING);
+    CHECK_OK(cuGraphCreate(&scene.graph, 0));
+    scene.alloc = alloc_node(scene.graph, &scene.memory);
+    scene.set = set_node(scene.graph, &scene.alloc, 1, scene.memory, 7);
+    if (frees)
+        CHECK_OK(later()->add_free_node(&scene.release, scene.graph, &scene.set, 1,
+                                        scene.memory));
+    if (scene.memory != 0)
+        return true;
+    end_scene();
+    return false;
+}
 
-    if (set_scene(&scene, false)) {
-        CUgraphNode copy =
-            copy_node(scene.graph, &scene.set, 1, scene.words, scene.memory);
-        CHECK_OK(
-            later()->add_free_node(&scene.release, scene.graph, &copy, 1, scene.memory));
-        CHECK_EQUAL(node_type(scene.alloc), CU_GRAPH_NODE_TYPE_MEM_ALLOC);
-        CHECK_EQUAL(node_type(scene.release), CU_GRAPH_NODE_TYPE_MEM_FREE);
-        EXEC exec = instantiate(scene.graph);
-        for (int i = 0; i < 3; i++) {
-            put_word(scene.words, 0);
-            run_exec(exec, scene.stream);
-            CHECK_EQUAL(word_at(scene.words, 0), 7);
-        }
+static bool set_scene(void)
+{
+    return set_scene_that(false);
+}
+
+static bool set_freeing_scene(void)
+{
+    return set_scene_that(true);
+}
+
+#define SCENE_CASE(label, ...)                                                           \
+    FIXTURE_CASE(set_scene, end_scene, graph_memory, label, __VA_ARGS__)
+#define FREEING_SCENE_CASE(label, ...)                                                   \
+    FIXTURE_CASE(set_freeing_scene, end_scene, graph_memory, label, __VA_ARGS__)
+
+SCENE_CASE(
+    used_between_its_nodes, DRIVER_API, "cuGraphAddMemAllocNode",
+    "If the allocation is freed in the same graph, it can be accessed by nodes ordered "
+    "after the allocation node but before the free node")
+{
+    CUgraphNode copy = copy_node(scene.graph, &scene.set, 1, scene.words, scene.memory);
+    CHECK_OK(later()->add_free_node(&scene.release, scene.graph, &copy, 1, scene.memory));
+    CHECK_EQUAL(node_type(scene.alloc), CU_GRAPH_NODE_TYPE_MEM_ALLOC);
+    CHECK_EQUAL(node_type(scene.release), CU_GRAPH_NODE_TYPE_MEM_FREE);
+    EXEC exec = instantiate(scene.graph);
+    for (int i = 0; i < 3; i++) {
+        put_word(scene.words, 0);
+        run_exec(exec, scene.stream);
+        CHECK_EQUAL(word_at(scene.words, 0), 7);
     }
 }
 
-CASE(graph_memory, nodes_tell_their_memory, DRIVER_API,
-     "cuGraphMemAllocNodeGetParams, cuGraphMemFreeNodeGetParams",
-     "Returns the parameters of a memory alloc node, and the address of a memory free "
-     "node")
+FREEING_SCENE_CASE(
+    nodes_tell_their_memory, DRIVER_API,
+    "cuGraphMemAllocNodeGetParams, cuGraphMemFreeNodeGetParams",
+    "Returns the parameters of a memory alloc node, and the address of a memory free "
+    "node")
 {
-    OWN(end_scene) struct scene scene;
     CUDA_MEM_ALLOC_NODE_PARAMS params;
     CUdeviceptr freed = 0;
 
-    if (set_scene(&scene, true)) {
-        CHECK_OK(later()->alloc_node_get_params(scene.alloc, &params));
-        CHECK_EQUAL(params.dptr, scene.memory);
-        CHECK_EQUAL(params.bytesize, 4096);
-        CHECK_OK(later()->free_node_get_params(scene.release, &freed));
-        CHECK_EQUAL(freed, scene.memory);
-    }
+    CHECK_OK(later()->alloc_node_get_params(scene.alloc, &params));
+    CHECK_EQUAL(params.dptr, scene.memory);
+    CHECK_EQUAL(params.bytesize, 4096);
+    CHECK_OK(later()->free_node_get_params(scene.release, &freed));
+    CHECK_EQUAL(freed, scene.memory);
 }
 
-CASE(graph_memory, used_after_the_graph, DRIVER_API, "cuGraphAddMemAllocNode",
-     "If the allocation is not freed in the same graph, it can be accessed also by "
-     "stream operations ordered after the graph's execution but before it is freed, by "
-     "cuMemFreeAsync or cuMemFree")
+SCENE_CASE(
+    used_after_the_graph, DRIVER_API, "cuGraphAddMemAllocNode",
+    "If the allocation is not freed in the same graph, it can be accessed also by "
+    "stream operations ordered after the graph's execution but before it is freed, by "
+    "cuMemFreeAsync or cuMemFree")
 {
-    OWN(end_scene) struct scene scene;
-
-    if (set_scene(&scene, false)) {
-        EXEC exec = instantiate(scene.graph);
-        CHECK_OK(cuGraphLaunch(exec, scene.stream));
-        CHECK_OK(copy_word(scene.stream, scene.words, scene.memory));
-        CHECK_OK(cuMemFreeAsync(scene.memory, scene.stream));
-        CHECK_OK(cuGraphLaunch(exec, scene.stream)); /* at the same address */
-        CHECK_OK(copy_word(scene.stream, scene.words + 4, scene.memory));
-        CHECK_OK(cuStreamSynchronize(scene.stream));
-        CHECK_OK(cuMemFree(scene.memory));
-        CHECK_EQUAL(word_at(scene.words, 0), 7);
-        CHECK_EQUAL(word_at(scene.words, 1), 7);
-    }
+    EXEC exec = instantiate(scene.graph);
+    CHECK_OK(cuGraphLaunch(exec, scene.stream));
+    CHECK_OK(copy_word(scene.stream, scene.words, scene.memory));
+    CHECK_OK(cuMemFreeAsync(scene.memory, scene.stream));
+    CHECK_OK(cuGraphLaunch(exec, scene.stream)); /* at the same address */
+    CHECK_OK(copy_word(scene.stream, scene.words + 4, scene.memory));
+    CHECK_OK(cuStreamSynchronize(scene.stream));
+    CHECK_OK(cuMemFree(scene.memory));
+    CHECK_EQUAL(word_at(scene.words, 0), 7);
+    CHECK_EQUAL(word_at(scene.words, 1), 7);
 }
 
-CASE(graph_memory, unfreed_forbids_the_next_launch, DRIVER_API, "cuGraphLaunch",
-     "If any allocations created by hGraphExec remain unfreed (from a previous launch), "
-     "the launch will fail with CUDA_ERROR_INVALID_VALUE")
+SCENE_CASE(
+    unfreed_forbids_the_next_launch, DRIVER_API, "cuGraphLaunch",
+    "If any allocations created by hGraphExec remain unfreed (from a previous launch), "
+    "the launch will fail with CUDA_ERROR_INVALID_VALUE")
 {
-    OWN(end_scene) struct scene scene;
-
-    if (set_scene(&scene, false)) {
-        EXEC exec = instantiate(scene.graph);
-        run_exec(exec, scene.stream);
-        CHECK_INVALID(cuGraphLaunch(exec, scene.stream));
-        CHECK_OK(cuMemFreeAsync(scene.memory, scene.stream));
-        run_exec(exec, scene.stream);
-        CHECK_OK(cuMemFreeAsync(scene.memory, scene.stream));
-    }
+    EXEC exec = instantiate(scene.graph);
+    run_exec(exec, scene.stream);
+    CHECK_INVALID(cuGraphLaunch(exec, scene.stream));
+    CHECK_OK(cuMemFreeAsync(scene.memory, scene.stream));
+    run_exec(exec, scene.stream);
+    CHECK_OK(cuMemFreeAsync(scene.memory, scene.stream));
 }
 
-CASE(graph_memory, freed_by_the_next_launch, DRIVER_API, "cuGraphInstantiate",
-     "CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH configures a graph containing "
-     "memory allocation nodes to automatically free any unfreed memory allocations "
-     "before the graph is relaunched")
+SCENE_CASE(
+    freed_by_the_next_launch, DRIVER_API, "cuGraphInstantiate",
+    "CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH configures a graph containing "
+    "memory allocation nodes to automatically free any unfreed memory allocations "
+    "before the graph is relaunched")
 {
-    OWN(end_scene) struct scene scene;
     CUgraphExec exec = NULL;
 
-    if (set_scene(&scene, false)) {
-        CHECK_OK(later()->graph_instantiate(
-            &exec, scene.graph, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
-        run_exec(exec, scene.stream);
-        run_exec(exec, scene.stream);
-        CHECK_OK(copy_word(scene.stream, scene.words, scene.memory));
-        CHECK_OK(cuMemFreeAsync(scene.memory, scene.stream));
-        CHECK_OK(cuStreamSynchronize(scene.stream));
-        CHECK_EQUAL(word_at(scene.words, 0), 7);
-        end_exec(exec);
-    }
+    CHECK_OK(later()->graph_instantiate(&exec, scene.graph,
+                                        CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
+    run_exec(exec, scene.stream);
+    run_exec(exec, scene.stream);
+    CHECK_OK(copy_word(scene.stream, scene.words, scene.memory));
+    CHECK_OK(cuMemFreeAsync(scene.memory, scene.stream));
+    CHECK_OK(cuStreamSynchronize(scene.stream));
+    CHECK_EQUAL(word_at(scene.words, 0), 7);
+    end_exec(exec);
 }
 
-CASE(graph_memory, freed_by_another_graph, DRIVER_API, "cuGraphAddMemAllocNode",
-     "Allocations which are not freed in the same graph can be freed by launching a "
-     "graph with a free node for that allocation")
+SCENE_CASE(
+    freed_by_another_graph, DRIVER_API, "cuGraphAddMemAllocNode",
+    "Allocations which are not freed in the same graph can be freed by launching a "
+    "graph with a free node for that allocation")
 {
-    OWN(end_scene) struct scene scene;
     CUgraph other = NULL;
     CUgraphNode node = NULL;
 
-    if (set_scene(&scene, false)) {
-        CHECK_OK(cuGraphCreate(&other, 0));
-        CHECK_OK(later()->add_free_node(&node, other, NULL, 0, scene.memory));
-        EXEC exec = instantiate(scene.graph);
-        EXEC freeing = instantiate(other);
-        for (int i = 0; i < 2; i++) {
-            run_exec(exec, scene.stream);
-            run_exec(freeing, scene.stream);
-        }
-        end_graph(other);
+    CHECK_OK(cuGraphCreate(&other, 0));
+    CHECK_OK(later()->add_free_node(&node, other, NULL, 0, scene.memory));
+    EXEC exec = instantiate(scene.graph);
+    EXEC freeing = instantiate(other);
+    for (int i = 0; i < 2; i++) {
+        run_exec(exec, scene.stream);
+        run_exec(freeing, scene.stream);
     }
+    end_graph(other);
 }
 
-CASE(graph_memory, not_freed_in_two_graphs, DRIVER_API, "cuGraphAddMemAllocNode",
-     "If the allocation is freed in the same graph, a free node cannot be added to "
-     "another graph")
+FREEING_SCENE_CASE(
+    not_freed_in_two_graphs, DRIVER_API, "cuGraphAddMemAllocNode",
+    "If the allocation is freed in the same graph, a free node cannot be added to "
+    "another graph")
 {
-    OWN(end_scene) struct scene scene;
     CUgraph other = NULL;
     CUgraphNode node = NULL;
 
-    if (set_scene(&scene, true)) {
-        CHECK_OK(cuGraphCreate(&other, 0));
-        CHECK(later()->add_free_node(&node, other, NULL, 0, scene.memory) !=
-              CUDA_SUCCESS);
-        end_graph(other);
-    }
+    CHECK_OK(cuGraphCreate(&other, 0));
+    CHECK(later()->add_free_node(&node, other, NULL, 0, scene.memory) != CUDA_SUCCESS);
+    end_graph(other);
 }
 
-CASE(graph_memory, not_freed_twice, DRIVER_API, "cuGraphAddMemFreeNode",
-     "cuGraphAddMemFreeNode will return CUDA_ERROR_INVALID_VALUE if the user attempts to "
-     "free an allocation twice in the same graph")
+FREEING_SCENE_CASE(
+    not_freed_twice, DRIVER_API, "cuGraphAddMemFreeNode",
+    "cuGraphAddMemFreeNode will return CUDA_ERROR_INVALID_VALUE if the user attempts to "
+    "free an allocation twice in the same graph")
 {
-    OWN(end_scene) struct scene scene;
     CUgraphNode node = NULL;
 
-    if (set_scene(&scene, true))
-        CHECK_INVALID(
-            later()->add_free_node(&node, scene.graph, &scene.release, 1, scene.memory));
+    CHECK_INVALID(
+        later()->add_free_node(&node, scene.graph, &scene.release, 1, scene.memory));
 }
 
-CASE(graph_memory, frees_its_own_kind, DRIVER_API, "cuGraphAddMemFreeNode",
-     "CUDA_ERROR_INVALID_VALUE if the user attempts to free an address that was not "
-     "returned by an allocation node")
+FREEING_SCENE_CASE(
+    frees_its_own_kind, DRIVER_API, "cuGraphAddMemFreeNode",
+    "CUDA_ERROR_INVALID_VALUE if the user attempts to free an address that was not "
+    "returned by an allocation node")
 {
-    OWN(end_scene) struct scene scene;
     CUgraphNode node = NULL;
 
-    if (set_scene(&scene, true))
-        CHECK_INVALID(
-            later()->add_free_node(&node, scene.graph, &scene.set, 1, scene.words));
+    CHECK_INVALID(later()->add_free_node(&node, scene.graph, &scene.set, 1, scene.words));
 }
 
 /* ---- restrictions ---------------------------------------------------------------- */
 
-CASE(graph_memory, one_instance_at_a_time, DRIVER_API, "cuGraphInstantiate",
-     "If hGraph contains any allocation or free nodes, there can be at most one "
-     "executable graph in existence for that graph at a time")
+FREEING_SCENE_CASE(
+    one_instance_at_a_time, DRIVER_API, "cuGraphInstantiate",
+    "If hGraph contains any allocation or free nodes, there can be at most one "
+    "executable graph in existence for that graph at a time")
 {
-    OWN(end_scene) struct scene scene;
     CUgraphExec second = NULL;
 
-    if (set_scene(&scene, true)) {
-        CUgraphExec first = instantiate(scene.graph);
-        if (!CHECK(later()->graph_instantiate(&second, scene.graph, 0) != CUDA_SUCCESS))
-            end_exec(second);
-        end_exec(first);
-        end_exec(instantiate(scene.graph));
-    }
+    CUgraphExec first = instantiate(scene.graph);
+    if (!CHECK(later()->graph_instantiate(&second, scene.graph, 0) != CUDA_SUCCESS))
+        end_exec(second);
+    end_exec(first);
+    end_exec(instantiate(scene.graph));
 }
 
-CASE(graph_memory, not_cloned, DRIVER_API, "cuGraphClone",
-     "Cloning is not supported for graphs which contain memory allocation nodes or "
-     "memory free nodes")
+FREEING_SCENE_CASE(
+    not_cloned, DRIVER_API, "cuGraphClone",
+    "Cloning is not supported for graphs which contain memory allocation nodes or "
+    "memory free nodes")
 {
-    OWN(end_scene) struct scene scene;
     CUgraph clone = NULL;
 
-    if (set_scene(&scene, true) &&
-        !CHECK(cuGraphClone(&clone, scene.graph) != CUDA_SUCCESS))
+    if (!CHECK(cuGraphClone(&clone, scene.graph) != CUDA_SUCCESS))
         end_graph(clone);
 }
 
-CASE(graph_memory, nodes_are_not_destroyed, DRIVER_API, "cuGraphDestroyNode",
-     "Nodes which belong to a graph which contains allocation or free nodes cannot be "
-     "destroyed. Any attempt to do so will return an error")
+FREEING_SCENE_CASE(
+    nodes_are_not_destroyed, DRIVER_API, "cuGraphDestroyNode",
+    "Nodes which belong to a graph which contains allocation or free nodes cannot be "
+    "destroyed. Any attempt to do so will return an error")
 {
-    OWN(end_scene) struct scene scene;
-
-    if (set_scene(&scene, true)) {
-        CHECK_REFUSED(cuGraphDestroyNode(scene.set));
-        CHECK_REFUSED(cuGraphDestroyNode(scene.alloc));
-        CHECK_EQUAL(node_count(scene.graph), 3);
-    }
+    CHECK_REFUSED(cuGraphDestroyNode(scene.set));
+    CHECK_REFUSED(cuGraphDestroyNode(scene.alloc));
+    CHECK_EQUAL(node_count(scene.graph), 3);
 }
 
-CASE(graph_memory, edges_are_not_removed, DRIVER_API, "cuGraphRemoveDependencies",
-     "Dependencies cannot be removed from graphs which contain allocation or free nodes. "
-     "Any attempt to do so will return an error")
+FREEING_SCENE_CASE(
+    edges_are_not_removed, DRIVER_API, "cuGraphRemoveDependencies",
+    "Dependencies cannot be removed from graphs which contain allocation or free nodes. "
+    "Any attempt to do so will return an error")
 {
-    OWN(end_scene) struct scene scene;
-
-    if (set_scene(&scene, true)) {
-        CHECK(later()->remove_dependencies(scene.graph, &scene.alloc, &scene.set, 1) !=
-              CUDA_SUCCESS);
-        CHECK_EQUAL(edge_count(scene.graph), 2);
-    }
+    CHECK(later()->remove_dependencies(scene.graph, &scene.alloc, &scene.set, 1) !=
+          CUDA_SUCCESS);
+    CHECK_EQUAL(edge_count(scene.graph), 2);
 }
 
-CASE(graph_memory, no_child, DRIVER_API, "cuGraphAddChildGraphNode",
-     "If childGraph contains allocation nodes or free nodes, this call will return an "
-     "error")
+FREEING_SCENE_CASE(
+    no_child, DRIVER_API, "cuGraphAddChildGraphNode",
+    "If childGraph contains allocation nodes or free nodes, this call will return an "
+    "error")
 {
-    OWN(end_scene) struct scene scene;
     CUgraph parent = NULL;
     CUgraphNode node = NULL;
 
-    if (set_scene(&scene, true)) {
-        CHECK_OK(cuGraphCreate(&parent, 0));
-        CHECK(cuGraphAddChildGraphNode(&node, parent, NULL, 0, scene.graph) !=
-              CUDA_SUCCESS);
-        CHECK_EQUAL(node_count(parent), 0);
-        end_graph(parent);
-    }
+    CHECK_OK(cuGraphCreate(&parent, 0));
+    CHECK(cuGraphAddChildGraphNode(&node, parent, NULL, 0, scene.graph) != CUDA_SUCCESS);
+    CHECK_EQUAL(node_count(parent), 0);
+    end_graph(parent);
 }
 
 /* ---- what the device tells ------------------------------------------------------- */
 
-CASE(graph_memory, is_counted, DRIVER_API, "cuDeviceGetGraphMemAttribute",
-     "CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT: amount of memory, in bytes, currently "
-     "associated with graphs; _HIGH: its high watermark")
+SCENE_CASE(is_counted, DRIVER_API, "cuDeviceGetGraphMemAttribute",
+           "CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT: amount of memory, in bytes, currently "
+           "associated with graphs; _HIGH: its high watermark")
 {
-    OWN(end_scene) struct scene scene;
     cuuint64_t used = 0, high = 0, zero = 0;
 
-    if (set_scene(&scene, false)) {
-        CHECK_OK(
-            later()->set_graph_mem(the_device(), CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, &zero));
-        EXEC exec = instantiate(scene.graph);
-        run_exec(exec, scene.stream);
-        CHECK_OK(later()->get_graph_mem(the_device(), CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT,
-                                        &used));
-        CHECK_OK(
-            later()->get_graph_mem(the_device(), CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, &high));
-        CHECK(used >= 4096);
-        CHECK(high >= used);
-        CHECK_OK(cuMemFreeAsync(scene.memory, scene.stream));
-        CHECK_OK(cuStreamSynchronize(scene.stream));
-    }
+    CHECK_OK(
+        later()->set_graph_mem(the_device(), CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, &zero));
+    EXEC exec = instantiate(scene.graph);
+    run_exec(exec, scene.stream);
+    CHECK_OK(
+        later()->get_graph_mem(the_device(), CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &used));
+    CHECK_OK(
+        later()->get_graph_mem(the_device(), CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, &high));
+    CHECK(used >= 4096);
+    CHECK(high >= used);
+    CHECK_OK(cuMemFreeAsync(scene.memory, scene.stream));
+    CHECK_OK(cuStreamSynchronize(scene.stream));
 }
 
 CASE_WHERE(has_memory_nodes, graph_memory, watermark_is_reset_to_zero, DRIVER_API,
@@ -335,23 +313,21 @@ CASE_WHERE(has_memory_nodes, graph_memory, watermark_is_reset_to_zero, DRIVER_AP
         later()->set_graph_mem(the_device(), CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, &value));
 }
 
-CASE(graph_memory, is_trimmed, DRIVER_API, "cuDeviceGraphMemTrim",
-     "Blocks which are not in use by a graph that is either currently executing or "
-     "scheduled to execute are freed back to the operating system")
+FREEING_SCENE_CASE(
+    is_trimmed, DRIVER_API, "cuDeviceGraphMemTrim",
+    "Blocks which are not in use by a graph that is either currently executing or "
+    "scheduled to execute are freed back to the operating system")
 {
-    OWN(end_scene) struct scene scene;
     cuuint64_t reserved = 1;
 
-    if (set_scene(&scene, true)) {
-        CUgraphExec exec = instantiate(scene.graph);
-        run_exec(exec, scene.stream);
-        end_exec(exec);
-        end_graph(scene.graph);
-        CHECK_OK(cuGraphCreate(&scene.graph, 0));
-        CHECK_OK(cuCtxSynchronize());
-        CHECK_OK(later()->graph_mem_trim(the_device()));
-        CHECK_OK(later()->get_graph_mem(
-            the_device(), CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved));
-        CHECK_EQUAL(reserved, 0);
-    }
+    CUgraphExec exec = instantiate(scene.graph);
+    run_exec(exec, scene.stream);
+    end_exec(exec);
+    end_graph(scene.graph);
+    CHECK_OK(cuGraphCreate(&scene.graph, 0));
+    CHECK_OK(cuCtxSynchronize());
+    CHECK_OK(later()->graph_mem_trim(the_device()));
+    CHECK_OK(later()->get_graph_mem(the_device(), CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT,
+                                    &reserved));
+    CHECK_EQUAL(reserved, 0);
 }
