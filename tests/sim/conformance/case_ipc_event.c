@@ -9,55 +9,57 @@
 #define WORD  0x55667788u
 
 /* An event of ours, open in a second process, and a stream here. */
-struct pair {
+static struct pair {
     struct remote remote;
     CUstream stream;
     CUevent here;
     uint64_t there;
     struct blocker blocker;
-};
+} pair;
 
-static bool open_pair(struct pair *pair)
+static bool open_pair(void)
 {
     CUipcEventHandle handle;
 
-    if (!CHECK_OK(cuIpcGetEventHandle(&handle, pair->here)))
+    if (!CHECK_OK(cuIpcGetEventHandle(&handle, pair.here)))
         return false;
     struct remote_answer opened =
-        remote_give(&pair->remote, REMOTE_EVENT_OPEN, 0, &handle);
-    pair->there = opened.x;
+        remote_give(&pair.remote, REMOTE_EVENT_OPEN, 0, &handle);
+    pair.there = opened.x;
     return CHECK_ASKED(opened, CUDA_SUCCESS);
 }
 
-static bool begin(struct pair *pair)
+static bool begin(void)
 {
-    *pair = (struct pair){.there = 0};
+    pair = (struct pair){.there = 0};
     if (!device_has(CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED,
                     "no events between processes"))
         return false;
-    if (!start_remote(&pair->remote))
+    if (!start_remote(&pair.remote))
         return false;
-    pair->stream = new_stream(CU_STREAM_NON_BLOCKING);
-    if (CHECK_OK(cuEventCreate(&pair->here, FLAGS)) && open_pair(pair))
+    pair.stream = new_stream(CU_STREAM_NON_BLOCKING);
+    if (CHECK_OK(cuEventCreate(&pair.here, FLAGS)) && open_pair())
         return true;
-    end_event(pair->here);
-    end_stream(pair->stream);
-    end_remote(&pair->remote);
+    end_event(pair.here);
+    end_stream(pair.stream);
+    end_remote(&pair.remote);
     return false;
 }
 
-static void end(struct pair *pair)
+static void end(void)
 {
-    CHECK_ASKED(remote_ask(&pair->remote, REMOTE_EVENT_DESTROY, pair->there, 0, 0),
+    CHECK_ASKED(remote_ask(&pair.remote, REMOTE_EVENT_DESTROY, pair.there, 0, 0),
                 CUDA_SUCCESS);
-    end_remote(&pair->remote);
-    end_event(pair->here);
-    end_stream(pair->stream);
+    end_remote(&pair.remote);
+    end_event(pair.here);
+    end_stream(pair.stream);
 }
 
-static int there(struct pair *pair, enum remote_what what)
+#define PAIR_CASE(label, ...) FIXTURE_CASE(begin, end, ipc, label, __VA_ARGS__)
+
+static int there(enum remote_what what)
 {
-    return remote_ask(&pair->remote, what, pair->there, 0, 0).code;
+    return remote_ask(&pair.remote, what, pair.there, 0, 0).code;
 }
 
 CASE(ipc, event_needs_no_timing, DRIVER_API, "cuEventCreate",
@@ -102,64 +104,49 @@ CASE(ipc, event_of_nonsense, DRIVER_API, "cuIpcOpenEventHandle",
     CHECK(cuIpcOpenEventHandle(&event, handle) != CUDA_SUCCESS);
 }
 
-CASE(ipc, event_before_its_record, DRIVER_API, "cuEventQuery",
-     "An event that was never recorded is complete, in the other process too")
+PAIR_CASE(event_before_its_record, DRIVER_API, "cuEventQuery",
+          "An event that was never recorded is complete, in the other process too")
 {
-    struct pair pair;
-
-    if (!begin(&pair))
-        return;
-    CHECK_CODE(there(&pair, REMOTE_EVENT_QUERY), CUDA_SUCCESS);
-    CHECK_CODE(there(&pair, REMOTE_EVENT_SYNC), CUDA_SUCCESS);
+    CHECK_CODE(there(REMOTE_EVENT_QUERY), CUDA_SUCCESS);
+    CHECK_CODE(there(REMOTE_EVENT_SYNC), CUDA_SUCCESS);
     CHECK_CODE(cuEventQuery(pair.here), CUDA_SUCCESS);
-    end(&pair);
 }
 
-CASE(ipc, event_recorded_here, DRIVER_API, "cuIpcGetEventHandle",
-     "After the event has been opened in the importing process, cuEventQuery may be used "
-     "in either process")
+PAIR_CASE(
+    event_recorded_here, DRIVER_API, "cuIpcGetEventHandle",
+    "After the event has been opened in the importing process, cuEventQuery may be used "
+    "in either process")
 {
-    struct pair pair;
-
-    if (!begin(&pair))
-        return;
     if (block_stream(&pair.blocker, pair.stream)) {
         CHECK_OK(cuEventRecord(pair.here, pair.stream));
-        CHECK_CODE(there(&pair, REMOTE_EVENT_QUERY), CUDA_ERROR_NOT_READY);
+        CHECK_CODE(there(REMOTE_EVENT_QUERY), CUDA_ERROR_NOT_READY);
         end_block(&pair.blocker);
-        CHECK_CODE(there(&pair, REMOTE_EVENT_QUERY), CUDA_SUCCESS);
+        CHECK_CODE(there(REMOTE_EVENT_QUERY), CUDA_SUCCESS);
     }
-    end(&pair);
 }
 
-CASE(ipc, event_recorded_there, DRIVER_API, "cuIpcGetEventHandle",
-     "After the event has been opened in the importing process, cuEventRecord may be "
-     "used in either process")
+PAIR_CASE(
+    event_recorded_there, DRIVER_API, "cuIpcGetEventHandle",
+    "After the event has been opened in the importing process, cuEventRecord may be "
+    "used in either process")
 {
-    struct pair pair;
-
-    if (!begin(&pair))
-        return;
-    CHECK_CODE(there(&pair, REMOTE_BLOCK), CUDA_SUCCESS);
-    CHECK_CODE(there(&pair, REMOTE_EVENT_RECORD), CUDA_SUCCESS);
+    CHECK_CODE(there(REMOTE_BLOCK), CUDA_SUCCESS);
+    CHECK_CODE(there(REMOTE_EVENT_RECORD), CUDA_SUCCESS);
     CHECK_CODE(cuEventQuery(pair.here), CUDA_ERROR_NOT_READY);
-    CHECK_CODE(there(&pair, REMOTE_UNBLOCK), CUDA_SUCCESS);
+    CHECK_CODE(there(REMOTE_UNBLOCK), CUDA_SUCCESS);
     CHECK_OK(cuEventSynchronize(pair.here));
-    CHECK_CODE(there(&pair, REMOTE_STREAM_SYNC), CUDA_SUCCESS);
+    CHECK_CODE(there(REMOTE_STREAM_SYNC), CUDA_SUCCESS);
     CHECK_CODE(cuEventQuery(pair.here), CUDA_SUCCESS);
-    end(&pair);
 }
 
-CASE(ipc, event_host_waits_there, DRIVER_API, "cuIpcGetEventHandle",
-     "cuEventSynchronize may be used in either process: it returns when the record in "
-     "the other one is done, and not before")
+PAIR_CASE(
+    event_host_waits_there, DRIVER_API, "cuIpcGetEventHandle",
+    "cuEventSynchronize may be used in either process: it returns when the record in "
+    "the other one is done, and not before")
 {
     struct remote_call call = {.what = REMOTE_EVENT_SYNC};
     struct remote_answer answer;
-    struct pair pair;
 
-    if (!begin(&pair))
-        return;
     if (block_stream(&pair.blocker, pair.stream)) {
         CHECK_OK(cuEventRecord(pair.here, pair.stream));
         call.a = pair.there;
@@ -169,116 +156,93 @@ CASE(ipc, event_host_waits_there, DRIVER_API, "cuIpcGetEventHandle",
         CHECK(remote_hear(&pair.remote, &answer, NULL, (int)returns_within(RETURNS_MS)));
         CHECK_ASKED(answer, CUDA_SUCCESS);
     }
-    end(&pair);
 }
 
-CASE(ipc, event_device_waits_there, DRIVER_API, "cuIpcGetEventHandle",
-     "Allows efficient hardware synchronization between GPU work in different processes: "
-     "a stream there waits for a record here")
+PAIR_CASE(
+    event_device_waits_there, DRIVER_API, "cuIpcGetEventHandle",
+    "Allows efficient hardware synchronization between GPU work in different processes: "
+    "a stream there waits for a record here")
 {
-    struct pair pair;
-
-    if (!begin(&pair))
-        return;
     if (block_stream(&pair.blocker, pair.stream)) {
         CHECK_OK(cuEventRecord(pair.here, pair.stream));
-        CHECK_CODE(there(&pair, REMOTE_EVENT_WAIT), CUDA_SUCCESS);
-        CHECK_CODE(there(&pair, REMOTE_STREAM_QUERY), CUDA_ERROR_NOT_READY);
+        CHECK_CODE(there(REMOTE_EVENT_WAIT), CUDA_SUCCESS);
+        CHECK_CODE(there(REMOTE_STREAM_QUERY), CUDA_ERROR_NOT_READY);
         end_block(&pair.blocker);
-        CHECK_CODE(there(&pair, REMOTE_STREAM_SYNC), CUDA_SUCCESS);
+        CHECK_CODE(there(REMOTE_STREAM_SYNC), CUDA_SUCCESS);
     }
-    end(&pair);
 }
 
-CASE(ipc, event_device_waits_here, DRIVER_API, "cuIpcGetEventHandle",
-     "Allows efficient hardware synchronization between GPU work in different processes: "
-     "a stream here waits for a record there")
+PAIR_CASE(
+    event_device_waits_here, DRIVER_API, "cuIpcGetEventHandle",
+    "Allows efficient hardware synchronization between GPU work in different processes: "
+    "a stream here waits for a record there")
 {
     CUdeviceptr words = new_words(1);
-    struct pair pair;
 
-    if (!begin(&pair)) {
-        end_words(words);
-        return;
-    }
-    CHECK_CODE(there(&pair, REMOTE_BLOCK), CUDA_SUCCESS);
-    CHECK_CODE(there(&pair, REMOTE_EVENT_RECORD), CUDA_SUCCESS);
+    CHECK_CODE(there(REMOTE_BLOCK), CUDA_SUCCESS);
+    CHECK_CODE(there(REMOTE_EVENT_RECORD), CUDA_SUCCESS);
     CHECK_OK(cuStreamWaitEvent(pair.stream, pair.here, 0));
     CHECK_OK(set_word(pair.stream, words, WORD));
     CHECK_CODE(cuStreamQuery(pair.stream), CUDA_ERROR_NOT_READY);
-    CHECK_CODE(there(&pair, REMOTE_UNBLOCK), CUDA_SUCCESS);
+    CHECK_CODE(there(REMOTE_UNBLOCK), CUDA_SUCCESS);
     CHECK_OK(cuStreamSynchronize(pair.stream));
     CHECK_EQUAL(word_at(words, 0), WORD);
-    end(&pair);
     end_words(words);
 }
 
-CASE(ipc, event_orders_memory, DRIVER_API, "cuIpcGetEventHandle",
-     "Allows synchronization between GPU work in different processes: what was written "
-     "before the record is seen behind the wait")
+PAIR_CASE(
+    event_orders_memory, DRIVER_API, "cuIpcGetEventHandle",
+    "Allows synchronization between GPU work in different processes: what was written "
+    "before the record is seen behind the wait")
 {
     CUdeviceptr words = new_words(1);
     CUipcMemHandle handle;
-    struct pair pair;
 
-    if (!begin(&pair)) {
-        end_words(words);
-        return;
-    }
     CHECK_OK(cuIpcGetMemHandle(&handle, words));
     struct remote_answer opened = remote_open(&pair.remote, &handle);
     CHECK_ASKED(opened, CUDA_SUCCESS);
     if (block_stream(&pair.blocker, pair.stream)) {
         CHECK_OK(set_word(pair.stream, words, WORD));
         CHECK_OK(cuEventRecord(pair.here, pair.stream));
-        CHECK_CODE(there(&pair, REMOTE_EVENT_WAIT), CUDA_SUCCESS);
+        CHECK_CODE(there(REMOTE_EVENT_WAIT), CUDA_SUCCESS);
         CHECK_ASKED(remote_ask(&pair.remote, REMOTE_QUEUE, opened.x, WORD + 1, 1),
                     CUDA_SUCCESS);
         end_block(&pair.blocker);
-        CHECK_CODE(there(&pair, REMOTE_STREAM_SYNC), CUDA_SUCCESS);
+        CHECK_CODE(there(REMOTE_STREAM_SYNC), CUDA_SUCCESS);
         CHECK_EQUAL(word_at(words, 0), WORD + 1);
     }
     CHECK_ASKED(remote_ask(&pair.remote, REMOTE_CLOSE, opened.x, 0, 0), CUDA_SUCCESS);
-    end(&pair);
     end_words(words);
 }
 
-CASE(ipc, event_means_its_newest_record, DRIVER_API, "cuEventRecord",
-     "cuEventRecord() can be called multiple times on the same event and will overwrite "
-     "the previously captured state: also one captured in the other process")
+PAIR_CASE(
+    event_means_its_newest_record, DRIVER_API, "cuEventRecord",
+    "cuEventRecord() can be called multiple times on the same event and will overwrite "
+    "the previously captured state: also one captured in the other process")
 {
-    struct pair pair;
-
-    if (!begin(&pair))
-        return;
     if (block_stream(&pair.blocker, pair.stream)) {
         CHECK_OK(cuEventRecord(pair.here, pair.stream));
-        CHECK_CODE(there(&pair, REMOTE_EVENT_RECORD), CUDA_SUCCESS);
-        CHECK_CODE(there(&pair, REMOTE_STREAM_SYNC), CUDA_SUCCESS);
+        CHECK_CODE(there(REMOTE_EVENT_RECORD), CUDA_SUCCESS);
+        CHECK_CODE(there(REMOTE_STREAM_SYNC), CUDA_SUCCESS);
         CHECK_CODE(cuEventQuery(pair.here), CUDA_SUCCESS);
-        CHECK_CODE(there(&pair, REMOTE_EVENT_QUERY), CUDA_SUCCESS);
+        CHECK_CODE(there(REMOTE_EVENT_QUERY), CUDA_SUCCESS);
         end_block(&pair.blocker);
     }
-    end(&pair);
 }
 
-CASE(ipc, event_wait_keeps_its_record, DRIVER_API, "cuStreamWaitEvent",
-     "Work waits for the contents of the event at the time of the call: a later record "
-     "in the other process changes nothing")
+PAIR_CASE(
+    event_wait_keeps_its_record, DRIVER_API, "cuStreamWaitEvent",
+    "Work waits for the contents of the event at the time of the call: a later record "
+    "in the other process changes nothing")
 {
-    struct pair pair;
-
-    if (!begin(&pair))
-        return;
     CHECK_OK(cuEventRecord(pair.here, pair.stream));
     CHECK_OK(cuStreamSynchronize(pair.stream));
-    CHECK_CODE(there(&pair, REMOTE_EVENT_WAIT), CUDA_SUCCESS);
+    CHECK_CODE(there(REMOTE_EVENT_WAIT), CUDA_SUCCESS);
     if (block_stream(&pair.blocker, pair.stream)) {
         CHECK_OK(cuEventRecord(pair.here, pair.stream));
-        CHECK_CODE(there(&pair, REMOTE_STREAM_SYNC), CUDA_SUCCESS);
+        CHECK_CODE(there(REMOTE_STREAM_SYNC), CUDA_SUCCESS);
         end_block(&pair.blocker);
     }
-    end(&pair);
 }
 
 CASE(ipc, event_has_no_time, DRIVER_API, "cuIpcOpenEventHandle",
@@ -309,18 +273,13 @@ CASE(ipc, event_has_no_time, DRIVER_API, "cuIpcOpenEventHandle",
     end_remote(&remote);
 }
 
-CASE(ipc, event_is_destroyed_there, DRIVER_API, "cuIpcOpenEventHandle",
-     "This event must be freed with cuEventDestroy: the exported one goes on")
+PAIR_CASE(event_is_destroyed_there, DRIVER_API, "cuIpcOpenEventHandle",
+          "This event must be freed with cuEventDestroy: the exported one goes on")
 {
-    struct pair pair;
-
-    if (!begin(&pair))
-        return;
-    CHECK_CODE(there(&pair, REMOTE_EVENT_DESTROY), CUDA_SUCCESS);
-    CHECK(there(&pair, REMOTE_EVENT_QUERY) != CUDA_SUCCESS);
+    CHECK_CODE(there(REMOTE_EVENT_DESTROY), CUDA_SUCCESS);
+    CHECK(there(REMOTE_EVENT_QUERY) != CUDA_SUCCESS);
     CHECK_OK(cuEventRecord(pair.here, pair.stream));
     CHECK_OK(cuEventSynchronize(pair.here));
-    if (open_pair(&pair)) /* and it opens again */
-        CHECK_CODE(there(&pair, REMOTE_EVENT_QUERY), CUDA_SUCCESS);
-    end(&pair);
+    if (open_pair()) /* and it opens again */
+        CHECK_CODE(there(REMOTE_EVENT_QUERY), CUDA_SUCCESS);
 }

@@ -54,12 +54,12 @@ static void free_here(CUdeviceptr pointer)
 }
 
 /* A pool of ours with one allocation, both known to a second process. */
-struct pair {
+static struct pair {
     struct remote remote;
     CUmemoryPool pool;
     CUdeviceptr here, there;
     uint64_t pool_there;
-};
+} pair;
 
 static uint64_t import_pool(struct remote *remote, CUmemoryPool pool)
 {
@@ -74,46 +74,48 @@ static uint64_t import_pool(struct remote *remote, CUmemoryPool pool)
     return answer.x;
 }
 
-static CUdeviceptr import_pointer(struct pair *pair)
+static CUdeviceptr import_pointer(void)
 {
     CUmemPoolPtrExportData data;
 
-    if (!CHECK_OK(cuMemPoolExportPointer(&data, pair->here)))
+    if (!CHECK_OK(cuMemPoolExportPointer(&data, pair.here)))
         return 0;
     struct remote_answer answer =
-        remote_give(&pair->remote, REMOTE_POOL_IMPORT_POINTER, pair->pool_there, &data);
+        remote_give(&pair.remote, REMOTE_POOL_IMPORT_POINTER, pair.pool_there, &data);
     CHECK_ASKED(answer, CUDA_SUCCESS);
     return (CUdeviceptr)answer.x;
 }
 
-static bool begin(struct pair *pair)
+static bool begin(void)
 {
-    *pair = (struct pair){.here = 0};
-    if (!can_share() || !start_remote(&pair->remote))
+    pair = (struct pair){.here = 0};
+    if (!can_share() || !start_remote(&pair.remote))
         return false;
-    pair->pool = new_pool(FILES);
-    pair->here = alloc_from(pair->pool, HERE);
-    pair->pool_there = import_pool(&pair->remote, pair->pool);
-    pair->there = import_pointer(pair);
+    pair.pool = new_pool(FILES);
+    pair.here = alloc_from(pair.pool, HERE);
+    pair.pool_there = import_pool(&pair.remote, pair.pool);
+    pair.there = import_pointer();
     return true;
 }
 
-static void end(struct pair *pair)
+static void end(void)
 {
-    if (pair->there)
-        CHECK_ASKED(remote_ask(&pair->remote, REMOTE_POOL_FREE, pair->there, 0, 0),
+    if (pair.there)
+        CHECK_ASKED(remote_ask(&pair.remote, REMOTE_POOL_FREE, pair.there, 0, 0),
                     CUDA_SUCCESS);
-    CHECK_ASKED(remote_ask(&pair->remote, REMOTE_POOL_END, pair->pool_there, 0, 0),
+    CHECK_ASKED(remote_ask(&pair.remote, REMOTE_POOL_END, pair.pool_there, 0, 0),
                 CUDA_SUCCESS);
-    end_remote(&pair->remote);
-    free_here(pair->here);
-    CHECK_OK(cuMemPoolDestroy(pair->pool));
+    end_remote(&pair.remote);
+    free_here(pair.here);
+    CHECK_OK(cuMemPoolDestroy(pair.pool));
 }
 
-static uint32_t pool_word_there(struct pair *pair, size_t index)
+#define PAIR_CASE(label, ...) FIXTURE_CASE(begin, end, ipc, label, __VA_ARGS__)
+
+static uint32_t pool_word_there(size_t index)
 {
     struct remote_answer answer =
-        remote_ask(&pair->remote, REMOTE_READ, pair->there + 4 * index, 0, 0);
+        remote_ask(&pair.remote, REMOTE_READ, pair.there + 4 * index, 0, 0);
 
     CHECK_ASKED(answer, CUDA_SUCCESS);
     return (uint32_t)answer.x;
@@ -127,100 +129,73 @@ static uint32_t pool_word_here(CUdeviceptr pointer, size_t index)
     return word;
 }
 
-CASE(ipc, pool_is_seen_there, DRIVER_API, "cuMemPoolImportPointer",
-     "Returns in ptr_out a pointer to the imported memory: seen from both sides")
+PAIR_CASE(pool_is_seen_there, DRIVER_API, "cuMemPoolImportPointer",
+          "Returns in ptr_out a pointer to the imported memory: seen from both sides")
 {
-    struct pair pair;
-
-    if (!begin(&pair))
-        return;
-    CHECK_EQUAL(pool_word_there(&pair, 0), HERE);
-    CHECK_EQUAL(pool_word_there(&pair, WORDS - 1), HERE);
+    CHECK_EQUAL(pool_word_there(0), HERE);
+    CHECK_EQUAL(pool_word_there(WORDS - 1), HERE);
     CHECK_ASKED(remote_ask(&pair.remote, REMOTE_FILL, pair.there, THERE, 2),
                 CUDA_SUCCESS);
     CHECK_EQUAL(pool_word_here(pair.here, 1), THERE);
     CHECK_EQUAL(pool_word_here(pair.here, 2), HERE);
-    end(&pair);
 }
 
-CASE(ipc, pool_free_there, DRIVER_API, "cuMemPoolImportPointer",
-     "The pointer may be freed with cuMemFree or cuMemFreeAsync: the exporting process "
-     "still has its own")
+PAIR_CASE(
+    pool_free_there, DRIVER_API, "cuMemPoolImportPointer",
+    "The pointer may be freed with cuMemFree or cuMemFreeAsync: the exporting process "
+    "still has its own")
 {
-    struct pair pair;
-
-    if (!begin(&pair))
-        return;
     CHECK_ASKED(remote_ask(&pair.remote, REMOTE_POOL_FREE, pair.there, 0, 0),
                 CUDA_SUCCESS);
     CHECK_EQUAL(pool_word_here(pair.here, 5), HERE);
-    pair.there = import_pointer(&pair);
-    CHECK_EQUAL(pool_word_there(&pair, 5), HERE);
+    pair.there = import_pointer();
+    CHECK_EQUAL(pool_word_there(5), HERE);
     CHECK_ASKED(remote_ask(&pair.remote, REMOTE_FREE, pair.there, 0, 0), CUDA_SUCCESS);
     CHECK_EQUAL(pool_word_here(pair.here, 5), HERE);
     pair.there = 0;
-    end(&pair);
 }
 
-CASE(ipc, pool_several_pointers, DRIVER_API, "cuMemPoolExportPointer",
-     "Constructs data for sharing a specific allocation from an already shared memory "
-     "pool")
+PAIR_CASE(
+    pool_several_pointers, DRIVER_API, "cuMemPoolExportPointer",
+    "Constructs data for sharing a specific allocation from an already shared memory "
+    "pool")
 {
-    struct pair pair;
-
-    if (!begin(&pair))
-        return;
     CUdeviceptr first_here = pair.here, first_there = pair.there;
     pair.here = alloc_from(pair.pool, HERE + 1);
-    pair.there = import_pointer(&pair);
-    CHECK_EQUAL(pool_word_there(&pair, 0), HERE + 1);
+    pair.there = import_pointer();
+    CHECK_EQUAL(pool_word_there(0), HERE + 1);
     CHECK_ASKED(remote_ask(&pair.remote, REMOTE_POOL_FREE, pair.there, 0, 0),
                 CUDA_SUCCESS);
     free_here(pair.here);
     pair.here = first_here;
     pair.there = first_there;
-    CHECK_EQUAL(pool_word_there(&pair, 0), HERE);
-    end(&pair);
+    CHECK_EQUAL(pool_word_there(0), HERE);
 }
 
-CASE(ipc, pool_imported_gives_nothing, DRIVER_API, "cuMemPoolImportFromShareableHandle",
-     "Imported memory pools do not support creating new allocations: not by "
-     "cuMemAllocFromPoolAsync")
+PAIR_CASE(pool_imported_gives_nothing, DRIVER_API, "cuMemPoolImportFromShareableHandle",
+          "Imported memory pools do not support creating new allocations: not by "
+          "cuMemAllocFromPoolAsync")
 {
-    struct pair pair;
-
-    if (!begin(&pair))
-        return;
     CHECK(remote_ask(&pair.remote, REMOTE_POOL_ALLOC, pair.pool_there, BYTES, 0).code !=
           CUDA_SUCCESS);
-    end(&pair);
 }
 
-CASE(ipc, pool_imported_is_not_current, DRIVER_API, "cuMemPoolImportFromShareableHandle",
-     "Imported memory pools may not be used in cuDeviceSetMemPool")
+PAIR_CASE(pool_imported_is_not_current, DRIVER_API, "cuMemPoolImportFromShareableHandle",
+          "Imported memory pools may not be used in cuDeviceSetMemPool")
 {
-    struct pair pair;
-
-    if (!begin(&pair))
-        return;
     CHECK(remote_ask(&pair.remote, REMOTE_POOL_USE, pair.pool_there, 0, 0).code !=
           CUDA_SUCCESS);
-    end(&pair);
 }
 
-CASE(ipc, pool_handle_there, DRIVER_API, "cuPointerGetAttribute",
-     "MEMPOOL_HANDLE returns the mempool handle for the allocation if it was allocated "
-     "from a mempool: the imported one's in the importing process")
+PAIR_CASE(
+    pool_handle_there, DRIVER_API, "cuPointerGetAttribute",
+    "MEMPOOL_HANDLE returns the mempool handle for the allocation if it was allocated "
+    "from a mempool: the imported one's in the importing process")
 {
-    struct pair pair;
-
-    if (!begin(&pair))
-        return;
     struct remote_answer pool = remote_ask(&pair.remote, REMOTE_ATTRIBUTE, pair.there,
                                            CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, 0);
     CHECK_ASKED(pool, CUDA_SUCCESS);
     CHECK_EQUAL(pool.x, pair.pool_there);
-    end(&pair);
 }
 
 CASE_WHERE(

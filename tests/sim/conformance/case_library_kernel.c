@@ -10,7 +10,7 @@ typedef struct CUlib_st *library;
 typedef struct CUkern_st *kernel_handle;
 
 /* The functions, looked up by name: a header of CUDA 11 does not declare them. */
-struct calls {
+static struct calls {
     CUresult (*load)(library *, const void *, void *, void *, unsigned, void *, void *,
                      unsigned);
     CUresult (*unload)(library);
@@ -21,136 +21,117 @@ struct calls {
     CUresult (*set_attribute)(CUfunction_attribute, int, kernel_handle, CUdevice);
     CUresult (*get_global)(CUdeviceptr *, size_t *, library, const char *);
     CUresult (*get_managed)(CUdeviceptr *, size_t *, library, const char *);
-};
+} calls;
 
-static bool find_calls(struct calls *calls)
+static bool find_calls(void)
 {
     if (!newer(12000, "cuLibraryLoadData"))
         return false;
-    *(void **)&calls->load = driver_function("cuLibraryLoadData");
-    *(void **)&calls->unload = driver_function("cuLibraryUnload");
-    *(void **)&calls->get_kernel = driver_function("cuLibraryGetKernel");
-    *(void **)&calls->get_module = driver_function("cuLibraryGetModule");
-    *(void **)&calls->get_function = driver_function("cuKernelGetFunction");
-    *(void **)&calls->get_attribute = driver_function("cuKernelGetAttribute");
-    *(void **)&calls->set_attribute = driver_function("cuKernelSetAttribute");
-    *(void **)&calls->get_global = driver_function("cuLibraryGetGlobal");
-    *(void **)&calls->get_managed = driver_function("cuLibraryGetManaged");
+    *(void **)&calls.load = driver_function("cuLibraryLoadData");
+    *(void **)&calls.unload = driver_function("cuLibraryUnload");
+    *(void **)&calls.get_kernel = driver_function("cuLibraryGetKernel");
+    *(void **)&calls.get_module = driver_function("cuLibraryGetModule");
+    *(void **)&calls.get_function = driver_function("cuKernelGetFunction");
+    *(void **)&calls.get_attribute = driver_function("cuKernelGetAttribute");
+    *(void **)&calls.set_attribute = driver_function("cuKernelSetAttribute");
+    *(void **)&calls.get_global = driver_function("cuLibraryGetGlobal");
+    *(void **)&calls.get_managed = driver_function("cuLibraryGetManaged");
     return true;
 }
 
-static CUresult load_into(const struct calls *calls, library *out, const char *image)
+static CUresult load_into(library *out, const char *image)
 {
-    return calls->load(out, image, NULL, NULL, 0, NULL, NULL, 0);
+    return calls.load(out, image, NULL, NULL, 0, NULL, NULL, 0);
 }
 
-/* The functions and a library of two_kernels; false where there are none. */
-static bool begin(struct calls *calls, library *out)
+/* A library of two_kernels. */
+static library loaded;
+
+static bool begin(void)
 {
-    return find_calls(calls) && CHECK_OK(load_into(calls, out, two_kernels));
+    return find_calls() && CHECK_OK(load_into(&loaded, two_kernels));
 }
 
-static void end(const struct calls *calls, library loaded)
+static void end(void)
 {
-    CHECK_OK(calls->unload(loaded));
+    CHECK_OK(calls.unload(loaded));
 }
 
-CASE(library, load_and_unload, DRIVER_API, "cuLibraryLoadData, cuLibraryUnload",
-     "The code may be a cubin or fatbin, or a NULL-terminated PTX; unloads the library")
-{
-    struct calls calls;
-    library loaded = NULL, again = NULL;
+#define LIBRARY_CASE(label, ...) FIXTURE_CASE(begin, end, library, label, __VA_ARGS__)
 
-    if (!begin(&calls, &loaded))
-        return;
-    CHECK_OK(load_into(&calls, &again, two_kernels));
-    end(&calls, loaded);
-    end(&calls, again);
+LIBRARY_CASE(
+    load_and_unload, DRIVER_API, "cuLibraryLoadData, cuLibraryUnload",
+    "The code may be a cubin or fatbin, or a NULL-terminated PTX; unloads the library")
+{
+    library again = NULL;
+
+    CHECK_OK(load_into(&again, two_kernels));
+    CHECK_OK(calls.unload(again));
 }
 
 static void load_without_context(void *argument)
 {
-    const struct calls *calls = argument;
-    library loaded = NULL;
     kernel_handle kernel = NULL;
 
+    (void)argument;
     CHECK(current_context() == NULL);
-    if (CHECK_OK(load_into(calls, &loaded, two_kernels))) {
-        CHECK_OK(calls->get_kernel(&kernel, loaded, "first"));
-        CHECK_OK(calls->unload(loaded));
+    if (CHECK_OK(load_into(&loaded, two_kernels))) {
+        CHECK_OK(calls.get_kernel(&kernel, loaded, "first"));
+        end();
     }
 }
 
-CASE(library, needs_no_context, DRIVER_API, "cuLibraryLoadData",
-     "CUDA_ERROR_INVALID_CONTEXT is not among its answers: a library is loaded without a "
-     "context")
+CASE_WHERE(
+    find_calls, library, needs_no_context, DRIVER_API, "cuLibraryLoadData",
+    "CUDA_ERROR_INVALID_CONTEXT is not among its answers: a library is loaded without a "
+    "context")
 {
-    struct calls calls;
-
-    if (find_calls(&calls))
-        on_bare_thread(load_without_context, &calls);
+    on_bare_thread(load_without_context, NULL);
 }
 
-CASE(library, bad_ptx, DRIVER_API, "cuLibraryLoadData",
-     "CUDA_ERROR_INVALID_PTX, CUDA_ERROR_UNSUPPORTED_PTX_VERSION: at the load, or, where "
-     "it is loaded lazily, when a kernel is asked for")
+CASE_WHERE(
+    find_calls, library, bad_ptx, DRIVER_API, "cuLibraryLoadData",
+    "CUDA_ERROR_INVALID_PTX, CUDA_ERROR_UNSUPPORTED_PTX_VERSION: at the load, or, where "
+    "it is loaded lazily, when a kernel is asked for")
 {
-    struct calls calls;
-    library loaded = NULL;
     CUmodule module = NULL;
-
-    if (!find_calls(&calls))
-        return;
-    CUresult code = load_into(&calls, &loaded,
-                              ".version 6.3\n.target sm_75\n.address_size 64\n"
-                              ".visible .entry broken( { ret; }\n");
+    CUresult code = load_into(&loaded, ".version 6.3\n.target sm_75\n.address_size 64\n"
+                                       ".visible .entry broken( { ret; }\n");
     if (code != CUDA_SUCCESS) {
         CHECK_CODE(code, CUDA_ERROR_INVALID_PTX);
         return;
     }
     CHECK_CODE(calls.get_module(&module, loaded), CUDA_ERROR_INVALID_PTX);
-    end(&calls, loaded);
+    end();
 }
 
-CASE(library, kernel_unknown, DRIVER_API, "cuLibraryGetKernel",
-     "If kernel handle is not found, the call returns CUDA_ERROR_NOT_FOUND")
+LIBRARY_CASE(kernel_unknown, DRIVER_API, "cuLibraryGetKernel",
+             "If kernel handle is not found, the call returns CUDA_ERROR_NOT_FOUND")
 {
-    struct calls calls;
-    library loaded = NULL;
     kernel_handle kernel;
 
-    if (!begin(&calls, &loaded))
-        return;
     CHECK_CODE(calls.get_kernel(&kernel, loaded, "third"), CUDA_ERROR_NOT_FOUND);
-    end(&calls, loaded);
 }
 
-CASE(library, kernel_launches, DRIVER_API, "cuLaunchKernel",
-     "The API can also be used to launch context-less kernel CUkernel by passing it cast "
-     "to CUfunction; with the NULL stream in the current context")
+LIBRARY_CASE(
+    kernel_launches, DRIVER_API, "cuLaunchKernel",
+    "The API can also be used to launch context-less kernel CUkernel by passing it cast "
+    "to CUfunction; with the NULL stream in the current context")
 {
-    struct calls calls;
-    library loaded = NULL;
     kernel_handle kernel = NULL;
 
-    if (!begin(&calls, &loaded))
-        return;
     CHECK_OK(calls.get_kernel(&kernel, loaded, "second"));
     CHECK_OK(launch((CUfunction)kernel, NULL, NULL));
     CHECK_OK(cuCtxSynchronize());
-    end(&calls, loaded);
 }
 
-CASE(library, kernel_launches_elsewhere, DRIVER_API, "cuLaunchKernel",
-     "The context to launch a CUkernel on will be taken from the specified stream or the "
-     "current context: one kernel serves several contexts")
+LIBRARY_CASE(
+    kernel_launches_elsewhere, DRIVER_API, "cuLaunchKernel",
+    "The context to launch a CUkernel on will be taken from the specified stream or the "
+    "current context: one kernel serves several contexts")
 {
-    struct calls calls;
-    library loaded = NULL;
     kernel_handle kernel = NULL;
 
-    if (!begin(&calls, &loaded))
-        return;
     CHECK_OK(calls.get_kernel(&kernel, loaded, "second"));
     CHECK_OK(launch((CUfunction)kernel, NULL, NULL));
     CUcontext created = create_context(0);
@@ -158,39 +139,30 @@ CASE(library, kernel_launches_elsewhere, DRIVER_API, "cuLaunchKernel",
     CHECK_OK(cuCtxSynchronize());
     CHECK_OK(cuCtxDestroy(created));
     CHECK_OK(cuCtxSynchronize());
-    end(&calls, loaded);
 }
 
-CASE(library, function_of_a_kernel, DRIVER_API, "cuKernelGetFunction",
-     "Returns the handle of the function for the requested kernel and the current "
-     "context")
+LIBRARY_CASE(
+    function_of_a_kernel, DRIVER_API, "cuKernelGetFunction",
+    "Returns the handle of the function for the requested kernel and the current "
+    "context")
 {
-    struct calls calls;
-    library loaded = NULL;
     kernel_handle kernel = NULL;
     CUfunction function = NULL;
 
-    if (!begin(&calls, &loaded))
-        return;
     CHECK_OK(calls.get_kernel(&kernel, loaded, "second"));
     CHECK_OK(calls.get_function(&function, kernel));
     CHECK_OK(launch(function, NULL, NULL));
     CHECK_OK(cuCtxSynchronize());
-    end(&calls, loaded);
 }
 
-CASE(
-    library, module_of_a_library, DRIVER_API, "cuLibraryGetModule, cuModuleUnload",
+LIBRARY_CASE(
+    module_of_a_library, DRIVER_API, "cuLibraryGetModule, cuModuleUnload",
     "Returns the module handle associated with the current context; attempting to unload "
     "a module obtained from cuLibraryGetModule will return CUDA_ERROR_NOT_PERMITTED")
 {
-    struct calls calls;
-    library loaded = NULL;
     CUmodule module = NULL, again = NULL;
     CUfunction function = NULL;
 
-    if (!begin(&calls, &loaded))
-        return;
     if (CHECK_OK(calls.get_module(&module, loaded))) {
         CHECK_OK(calls.get_module(&again, loaded));
         CHECK(module == again);
@@ -198,35 +170,30 @@ CASE(
         CHECK_CODE(cuModuleUnload(module), CUDA_ERROR_NOT_PERMITTED);
         CHECK_OK(cuModuleGetFunction(&function, module, "second"));
     }
-    end(&calls, loaded);
 }
 
-CASE(library, kernel_count, DRIVER_API, "cuLibraryGetKernelCount",
-     "Returns in count the number of kernels in lib")
+LIBRARY_CASE(kernel_count, DRIVER_API, "cuLibraryGetKernelCount",
+             "Returns in count the number of kernels in lib")
 {
     CUresult (*get)(unsigned *, library) =
         (CUresult(*)(unsigned *, library))newer(12040, "cuLibraryGetKernelCount");
-    struct calls calls;
-    library loaded = NULL;
     unsigned count = 0;
 
-    if (!get || !begin(&calls, &loaded))
+    if (!get)
         return;
     CHECK_OK(get(&count, loaded));
     CHECK_EQUAL(count, 2);
-    end(&calls, loaded);
 }
 
-CASE(library, kernels_enumerated, DRIVER_API, "cuLibraryEnumerateKernels",
-     "Returns in kernels a maximum number of numKernels kernel handles within lib")
+LIBRARY_CASE(
+    kernels_enumerated, DRIVER_API, "cuLibraryEnumerateKernels",
+    "Returns in kernels a maximum number of numKernels kernel handles within lib")
 {
     CUresult (*list)(kernel_handle *, unsigned, library) = (CUresult(*)(
         kernel_handle *, unsigned, library))newer(12040, "cuLibraryEnumerateKernels");
-    struct calls calls;
-    library loaded = NULL;
     kernel_handle found[2] = {NULL, NULL}, first = NULL;
 
-    if (!list || !begin(&calls, &loaded))
+    if (!list)
         return;
     CHECK_OK(list(found, 1, loaded));
     CHECK(found[0] != NULL && found[1] == NULL);
@@ -234,99 +201,83 @@ CASE(library, kernels_enumerated, DRIVER_API, "cuLibraryEnumerateKernels",
     CHECK(found[0] != found[1]);
     CHECK_OK(calls.get_kernel(&first, loaded, "first"));
     CHECK(found[0] == first || found[1] == first);
-    end(&calls, loaded);
 }
 
-CASE(library, of_a_kernel, DRIVER_API, "cuKernelGetLibrary",
-     "Returns in pLib the handle of the library for the requested kernel")
+LIBRARY_CASE(of_a_kernel, DRIVER_API, "cuKernelGetLibrary",
+             "Returns in pLib the handle of the library for the requested kernel")
 {
     CUresult (*get)(library *, kernel_handle) =
         (CUresult(*)(library *, kernel_handle))newer(12050, "cuKernelGetLibrary");
-    struct calls calls;
-    library loaded = NULL, told = NULL;
+    library told = NULL;
     kernel_handle kernel = NULL;
 
-    if (!get || !begin(&calls, &loaded))
+    if (!get)
         return;
     CHECK_OK(calls.get_kernel(&kernel, loaded, "first"));
     CHECK_OK(get(&told, kernel));
     CHECK(told == loaded);
-    end(&calls, loaded);
 }
 
-CASE(library, kernel_name, DRIVER_API, "cuKernelGetName",
-     "Returns the function name associated with the kernel handle; if either **name or "
-     "hfunc is NULL, CUDA_ERROR_INVALID_VALUE is returned")
+LIBRARY_CASE(
+    kernel_name, DRIVER_API, "cuKernelGetName",
+    "Returns the function name associated with the kernel handle; if either **name or "
+    "hfunc is NULL, CUDA_ERROR_INVALID_VALUE is returned")
 {
     CUresult (*get)(const char **, kernel_handle) =
         (CUresult(*)(const char **, kernel_handle))newer(12030, "cuKernelGetName");
-    struct calls calls;
-    library loaded = NULL;
     kernel_handle kernel = NULL;
     const char *name = NULL;
 
-    if (!get || !begin(&calls, &loaded))
+    if (!get)
         return;
     CHECK_OK(calls.get_kernel(&kernel, loaded, "first"));
     if (CHECK_OK(get(&name, kernel)))
         CHECK(strcmp(name, "first") == 0);
     CHECK_INVALID(get(NULL, kernel));
     CHECK_INVALID(get(&name, NULL));
-    end(&calls, loaded);
 }
 
-CASE(library, variables_unknown, DRIVER_API, "cuLibraryGetGlobal, cuLibraryGetManaged",
-     "If no global, or no managed memory, with the requested name exists, the call "
-     "returns CUDA_ERROR_NOT_FOUND")
+LIBRARY_CASE(
+    variables_unknown, DRIVER_API, "cuLibraryGetGlobal, cuLibraryGetManaged",
+    "If no global, or no managed memory, with the requested name exists, the call "
+    "returns CUDA_ERROR_NOT_FOUND")
 {
-    struct calls calls;
-    library loaded = NULL;
     CUdeviceptr pointer;
     size_t bytes;
 
-    if (!begin(&calls, &loaded))
-        return;
     CHECK_CODE(calls.get_global(&pointer, &bytes, loaded, "nothing"),
                CUDA_ERROR_NOT_FOUND);
     CHECK_CODE(calls.get_managed(&pointer, &bytes, loaded, "nothing"),
                CUDA_ERROR_NOT_FOUND);
-    end(&calls, loaded);
 }
 
-CASE(library, kernel_attribute, DRIVER_API, "cuKernelSetAttribute",
-     "Sets the value of a specified attribute on the kernel for the requested device; "
-     "cuKernelGetAttribute() returns it")
+LIBRARY_CASE(
+    kernel_attribute, DRIVER_API, "cuKernelSetAttribute",
+    "Sets the value of a specified attribute on the kernel for the requested device; "
+    "cuKernelGetAttribute() returns it")
 {
     const CUfunction_attribute most = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-    struct calls calls;
-    library loaded = NULL;
     kernel_handle kernel = NULL;
     int value = 0;
 
-    if (!begin(&calls, &loaded))
-        return;
     CHECK_OK(calls.get_kernel(&kernel, loaded, "first"));
     CHECK_OK(calls.set_attribute(most, 20480, kernel, the_device()));
     CHECK_OK(calls.get_attribute(&value, most, kernel, the_device()));
     CHECK_EQUAL(value, 20480);
     CHECK_CODE(calls.get_attribute(&value, most, kernel, device_count()),
                CUDA_ERROR_INVALID_DEVICE);
-    end(&calls, loaded);
 }
 
-CASE(library, kernel_keeps_its_own, DRIVER_API, "cuKernelSetAttribute",
-     "Attributes set using cuFuncSetAttribute() will override the attribute set by this "
-     "API; however, cuKernelGetAttribute() will always return the one set by this API")
+LIBRARY_CASE(
+    kernel_keeps_its_own, DRIVER_API, "cuKernelSetAttribute",
+    "Attributes set using cuFuncSetAttribute() will override the attribute set by this "
+    "API; however, cuKernelGetAttribute() will always return the one set by this API")
 {
     const CUfunction_attribute most = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-    struct calls calls;
-    library loaded = NULL;
     kernel_handle kernel = NULL;
     CUfunction function = NULL;
     int of_kernel = 0, of_function = 0;
 
-    if (!begin(&calls, &loaded))
-        return;
     CHECK_OK(calls.get_kernel(&kernel, loaded, "first"));
     CHECK_OK(calls.get_function(&function, kernel));
     CHECK_OK(cuFuncSetAttribute(function, most, 8192));
@@ -335,21 +286,15 @@ CASE(library, kernel_keeps_its_own, DRIVER_API, "cuKernelSetAttribute",
     CHECK_OK(cuFuncGetAttribute(&of_function, most, function));
     CHECK_EQUAL(of_kernel, 20480);
     CHECK_EQUAL(of_function, 8192);
-    end(&calls, loaded);
 }
 
-CASE(library, kernel_read_only, DRIVER_API, "cuKernelSetAttribute",
-     "Attempting to set a value on a read-only attribute will result in an error "
-     "(CUDA_ERROR_INVALID_VALUE)")
+LIBRARY_CASE(kernel_read_only, DRIVER_API, "cuKernelSetAttribute",
+             "Attempting to set a value on a read-only attribute will result in an error "
+             "(CUDA_ERROR_INVALID_VALUE)")
 {
-    struct calls calls;
-    library loaded = NULL;
     kernel_handle kernel = NULL;
 
-    if (!begin(&calls, &loaded))
-        return;
     CHECK_OK(calls.get_kernel(&kernel, loaded, "first"));
     CHECK_INVALID(
         calls.set_attribute(CU_FUNC_ATTRIBUTE_NUM_REGS, 16, kernel, the_device()));
-    end(&calls, loaded);
 }
