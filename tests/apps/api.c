@@ -121,10 +121,10 @@ static void show_statistics(void)
 static void show_option(const char *name, const char *value)
 {
     char problem[200], now[64];
-    gpushim_result result = gpushim_set_option(name, value, problem, sizeof problem);
+    gpushim_result result = gpushim_set_option(name, value, problem, sizeof(problem));
 
     printf("%s=%s: %s", name, value, gpushim_result_text(result));
-    result = gpushim_get_option(name, now, sizeof now);
+    result = gpushim_get_option(name, now, sizeof(now));
     printf(", now \"%s\" (%s)%s%s\n", now, gpushim_result_text(result),
            *problem ? "; " : "", problem);
 }
@@ -161,7 +161,7 @@ static void show_options(void)
     show_option("TRACE_FILE", "/nonexistent/trace");
     show_option("TRACE_FILE", "");
     show_option("NO_SUCH_OPTION", "1");
-    tell("a short buffer", gpushim_get_option("POOL_SEGMENT", two, sizeof two));
+    tell("a short buffer", gpushim_get_option("POOL_SEGMENT", two, sizeof(two)));
     printf("cut: \"%s\"\n", two);
     tell("no buffer", gpushim_get_option("POOL", two, 0));
     tell("no name", gpushim_set_option(NULL, "1", NULL, 0));
@@ -321,7 +321,7 @@ static void limit_to(const char *value)
     char problem[200];
     size_t free_bytes, total_bytes;
     gpushim_result result =
-        gpushim_set_option("MEM_LIMIT", value, problem, sizeof problem);
+        gpushim_set_option("MEM_LIMIT", value, problem, sizeof(problem));
 
     APP_OK(gpu_mem_info(&free_bytes, &total_bytes));
     printf("limit %s: %s%s%s; total %zu MiB, 16 MiB %s, 48 MiB %s\n", value,
@@ -438,8 +438,8 @@ static void in_scopes(void)
     gpushim_scope_end();
     APP_OK(pthread_create(&thread, NULL, work, NULL));
     APP_OK(pthread_join(thread, NULL));
-    memset(text, 'x', sizeof text - 1);
-    text[sizeof text - 1] = '\0';
+    memset(text, 'x', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
     gpushim_scope_begin(text); /* too long: what is around it counts */
     lose(6000);
     gpushim_scope_end();
@@ -616,18 +616,18 @@ static void in_capture(void)
     app_kernels_load(&kernels);
     APP_OK(gpu_stream_create(&stream));
     APP_OK(gpu_stream_create(&side));
-    APP_OK(gpu_malloc(&result, sizeof words));
-    block = allocate(sizeof words, side); /* an idle heap */
+    APP_OK(gpu_malloc(&result, sizeof(words)));
+    block = allocate(sizeof(words), side); /* an idle heap */
     release(block, side);
     APP_OK(gpu_begin_capture(stream, GPU_CAPTURE_RELAXED));
-    block = allocate(sizeof words, stream);
+    block = allocate(sizeof(words), stream);
     app_fill(&kernels, block, 4, 7, stream);
     app_copy(&kernels, result, block, 4, stream);
     if (gpushim_stream_free(gpu_on_host(block), 0, stream) == GPUSHIM_INACTIVE)
         block = gpu_from_address(0);
     APP_OK(gpu_end_capture(stream, &graph));
     APP_OK(gpu_instantiate(&exec, graph));
-    after = allocate(sizeof words, stream);
+    after = allocate(sizeof(words), stream);
     app_expect(after != block, "memory of a graph was given away");
     app_fill(&kernels, after, 4, 8, stream);
     APP_OK(gpu_graph_launch(exec, stream));
@@ -669,7 +669,7 @@ static void *mix(void *seed)
             gpushim_set_option("POOL_LIMIT", i % 2 ? "50%" : "100%", NULL, 0);
             break;
         case 3:
-            gpushim_get_option("POOL_LIMIT", value, sizeof value);
+            gpushim_get_option("POOL_LIMIT", value, sizeof(value));
             break;
         case 4:
             gpushim_get_classes(0, classes, GPUSHIM_CLASSES);
@@ -709,7 +709,7 @@ static void in_threads(void)
     row(classes, gpushim_get_classes(0, each->classes, GPUSHIM_CLASSES))                 \
     row(trim, gpushim_trim(0, 4096, NULL))                                               \
     row(warm_up, gpushim_warm_up(0, "4K:1"))                                             \
-    row(get_option, gpushim_get_option("POOL", each->value, sizeof each->value))         \
+    row(get_option, gpushim_get_option("POOL", each->value, sizeof(each->value)))        \
     row(set_option, gpushim_set_option("LEAK_MAX", "9", NULL, 0))                        \
     row(record, gpushim_record(1))                                                       \
     row(report, each->reports ? gpushim_report() : GPUSHIM_OK)                           \

@@ -268,7 +268,7 @@ static void uses(uint64_t seed, bool of_other_alone)
     second = new_context();
     APP_OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
     APP_OK(cuEventCreate(&copied, CU_EVENT_DISABLE_TIMING));
-    APP_OK(cuMemAlloc(&copies, sizeof found));
+    APP_OK(cuMemAlloc(&copies, sizeof(found)));
     APP_OK(cuCtxSetCurrent(first));
     APP_OK(cuStreamCreate(&own, CU_STREAM_NON_BLOCKING));
     APP_OK(cuEventCreate(&filled, CU_EVENT_DISABLE_TIMING));
@@ -312,7 +312,7 @@ static void uses(uint64_t seed, bool of_other_alone)
     APP_OK(cuMemFree(wrong));
     APP_OK(cuCtxSetCurrent(second));
     APP_OK(cuCtxSynchronize());
-    APP_OK(cuMemcpyDtoH(found, copies, sizeof found));
+    APP_OK(cuMemcpyDtoH(found, copies, sizeof(found)));
     for (uint32_t i = 0; i < ROUNDS * WORDS; i++)
         app_expect(found[i] == gs_pattern(i / WORDS, i % WORDS),
                    "memory that another context used was overwritten");
@@ -349,8 +349,8 @@ static void gone(void)
     IS_OK(gpushim_cache_take(&cache, "k", 1, 10, &view));
     IS_OK(gpushim_cache_give(&cache, "k", 1, &view));
     IS_OK(gpushim_buffer_view(&view, &buffers[0], 10, 20));
-    app_bytes_fill(data, sizeof data, 5);
-    IS_OK(gpushim_buffer_put(&buffers[0], 0, data, sizeof data, GPUSHIM_SYNC));
+    app_bytes_fill(data, sizeof(data), 5);
+    IS_OK(gpushim_buffer_put(&buffers[0], 0, data, sizeof(data), GPUSHIM_SYNC));
     APP_OK(cuCtxSetCurrent(first));
     /* In a stream of the other context: the driver's answer, and nothing else changes. */
     printf("in another context's stream: %s\n",

@@ -112,7 +112,7 @@ static bool once_in(struct world *world, size_t count)
 
 static void note_before(struct world *world)
 {
-    memcpy(world->before, world->buffers, sizeof world->buffers);
+    memcpy(world->before, world->buffers, sizeof(world->buffers));
 }
 
 static bool same_as_before(const struct world *world)
@@ -120,7 +120,7 @@ static bool same_as_before(const struct world *world)
     for (size_t i = 0; i < BUFFERS; i++) {
         struct gpushim_buffer now = world->buffers[i];
         now.used_at = world->before[i].used_at;
-        if (memcmp(&now, &world->before[i], sizeof now) != 0)
+        if (memcmp(&now, &world->before[i], sizeof(now)) != 0)
             return false;
     }
     return true;
@@ -771,7 +771,7 @@ static void do_look(struct world *world)
                               once_in(world, 5) ? SIZE_MAX - below(world, 9)
                                                 : below(world, GPUSHIM_CLASSES + 1)),
           beyond || !of_gpu, FINE);
-    memset(classes, 0, sizeof classes);
+    memset(classes, 0, sizeof(classes));
     classes[0].bytes = 100;
     app_expect(gpushim_class_of(classes, 1, 100) == 0 &&
                    gpushim_class_of(classes, 1, 101) == 1 &&
@@ -943,7 +943,7 @@ static void do_scopes(struct world *world)
               (device < GPUSHIM_IMPORTED && device != GPUSHIM_ALL_DEVICES),
           FINE | ABSENT);
     char found[GPUSHIM_SCOPE_BYTES];
-    size_t room = once_in(world, 9) ? 0 : sizeof found;
+    size_t room = once_in(world, 9) ? 0 : sizeof(found);
     judge(world, F_scope_path, gpushim_scope_path(found, room), !room, FINE | ABSENT);
 }
 
@@ -1022,7 +1022,7 @@ static void do_live(struct world *world)
           gpushim_visit_allocations(device, out ? visit_some : NULL, &stack),
           wrong || !out, FINE);
     if (once_in(world, 100)) /* it takes milliseconds */
-        judge(world, F_get_stack, gpushim_get_stack(stack, text, sizeof text, NULL),
+        judge(world, F_get_stack, gpushim_get_stack(stack, text, sizeof(text), NULL),
               !stack, FINE | ONE(GPUSHIM_BUSY));
     judge(world, F_snapshot_take, gpushim_snapshot_take(device, out ? &snapshot : NULL),
           wrong || !out, FINE);

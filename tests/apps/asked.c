@@ -55,7 +55,7 @@ static void set_options(void)
         {"OUTPUT", "jason"}, {"WRITE_SUPPRESSIONS", "own.txt"},
         {"LEAK_SCAN", "on"}, {"FORCE", "on"}};
 
-    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
         printf("asked: %s=%s: %s\n", options[i][0], options[i][1],
                gpushim_result_text(
                    gpushim_set_option(options[i][0], options[i][1], NULL, 0)));

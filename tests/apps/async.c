@@ -30,15 +30,15 @@ static uint64_t mixed_frees(uint64_t sum, gpu_stream stream, uint32_t seed)
     uint32_t words[64];
     gpu_ptr ordered, plain;
 
-    APP_OK(gpu_malloc_async(&ordered, sizeof words, stream));
-    APP_OK(gpu_malloc(&plain, sizeof words));
+    APP_OK(gpu_malloc_async(&ordered, sizeof(words), stream));
+    APP_OK(gpu_malloc(&plain, sizeof(words)));
     app_fill(&kernels, ordered, APP_COUNT(words), seed, stream);
     app_copy(&kernels, plain, ordered, APP_COUNT(words), stream);
-    APP_OK(gpu_get_async(words, plain, sizeof words, stream));
+    APP_OK(gpu_get_async(words, plain, sizeof(words), stream));
     APP_OK(gpu_free_async(plain, stream));
     APP_OK(gpu_stream_sync(stream));
     APP_OK(gpu_free(ordered));
-    return app_checksum(sum, words, sizeof words);
+    return app_checksum(sum, words, sizeof(words));
 }
 
 int main(void)

@@ -58,7 +58,7 @@ APP_FRAME static void write_freed_large(void)
     gpu_ptr block = make(64 * APP_MIB);
 
     APP_OK(gpu_free(block));
-    ignore((int)gpu_put(block, host, sizeof host));
+    ignore((int)gpu_put(block, host, sizeof(host)));
 }
 
 APP_FRAME static void write_freed_inside(void)
@@ -318,7 +318,7 @@ APP_FRAME static void set_in_threads(void)
 /* To count instructions by: what is looked through for an error. */
 APP_FRAME static void set_among(void)
 {
-    gpu_ptr *blocks = calloc((size_t)count + 1, sizeof *blocks);
+    gpu_ptr *blocks = calloc((size_t)count + 1, sizeof(*blocks));
     gpu_ptr gone = make(SIZE);
 
     if (!blocks)

@@ -51,12 +51,12 @@ static void checked_use(const struct app_kernels *kernels)
     static uint32_t words[10000];
     gpu_ptr block;
 
-    APP_OK(gpu_malloc(&block, sizeof words));
+    APP_OK(gpu_malloc(&block, sizeof(words)));
     app_fill(kernels, block, APP_COUNT(words), 8, NULL);
-    APP_OK(gpu_get(words, block, sizeof words));
+    APP_OK(gpu_get(words, block, sizeof(words)));
     APP_OK(gpu_free(block));
     printf("badfree: checksum %016llx\n",
-           (unsigned long long)app_checksum(APP_CHECKSUM, words, sizeof words));
+           (unsigned long long)app_checksum(APP_CHECKSUM, words, sizeof(words)));
 }
 
 int main(int argc, char **argv)

@@ -68,7 +68,7 @@ int main(void)
     }
     with_child("before CUDA", leave);
     app_gpu_start();
-    APP_OK(gpu_malloc(&held, sizeof words));
+    APP_OK(gpu_malloc(&held, sizeof(words)));
     /* Nothing runs: a thread of the driver's could hold a lock that the child wants. */
     with_child("one that ends", leave);
     with_child("one that becomes a shell", become);
@@ -76,11 +76,11 @@ int main(void)
     with_child("one with a child", again);
     app_kernels_load(&kernels);
     app_fill(&kernels, held, APP_COUNT(words), 3, NULL);
-    APP_OK(gpu_get(words, held, sizeof words));
+    APP_OK(gpu_get(words, held, sizeof(words)));
     APP_OK(gpu_free(held));
     app_kernels_unload(&kernels);
     app_gpu_stop();
     printf("barefork: checksum %016llx\n",
-           (unsigned long long)app_checksum(APP_CHECKSUM, words, sizeof words));
+           (unsigned long long)app_checksum(APP_CHECKSUM, words, sizeof(words)));
     return 0;
 }

@@ -82,7 +82,7 @@ static int info(void)
 static int registered(void)
 {
     static _Alignas(4096) char pages[8192];
-    int code = (int)gpu_host_register(pages, sizeof pages);
+    int code = (int)gpu_host_register(pages, sizeof(pages));
 
     return code ? code : (int)gpu_host_unregister(pages);
 }

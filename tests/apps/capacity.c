@@ -211,7 +211,7 @@ static void read_served(long served[MAX_SIZES], bool refused[MAX_SIZES])
     long was = -1;
 
     do {
-        app_expect(fgets(line, sizeof line, before) != NULL, "the list is too short");
+        app_expect(fgets(line, sizeof(line), before) != NULL, "the list is too short");
         if (line[0] != '#')
             app_expect(sscanf(line, "plan %ld served %ld %ld %ld", &was, &served[0],
                               &served[1], &served[2]) == 4,
@@ -587,7 +587,7 @@ int main(int argc, char **argv)
         app_expect(before != NULL, "FILE cannot be read");
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
-    blocks = app_host_memory(MAX_BLOCKS * sizeof *blocks);
+    blocks = app_host_memory(MAX_BLOCKS * sizeof(*blocks));
     start();
     APP_OK(pthread_create(&thread, NULL, second_thread, NULL));
     for (long i = 0; i < atol(argv[2]); i++) {

@@ -60,7 +60,7 @@ int main(int argc, char **argv)
     if (argc > 1)
         bytes = (size_t)atol(argv[1]);
     count = MOST / bytes;
-    app_expect(count <= sizeof blocks / sizeof *blocks, "few enough blocks");
+    app_expect(count <= sizeof(blocks) / sizeof(*blocks), "few enough blocks");
     app_gpu_start();
     app_kernels_load(&kernels);
     APP_OK(gpu_stream_create(&worker));

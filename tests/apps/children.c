@@ -21,7 +21,7 @@ static const char *const ways[] = {
     "execv",   "execve",   "execvp",      "execvpe",      "execl",  "execlp", "execle",
     "fexecve", "execveat", "posix_spawn", "posix_spawnp", "system", "popen",  "syscall"};
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
+#define COUNT(array) (sizeof(array) / sizeof(*(array)))
 
 /* Whether a file of that name is mapped. */
 static int has_library(const char *name)
@@ -30,7 +30,7 @@ static int has_library(const char *name)
     FILE *maps = fopen("/proc/self/maps", "r");
     int found = 0;
 
-    while (maps && fgets(line, sizeof line, maps))
+    while (maps && fgets(line, sizeof(line), maps))
         found |= strstr(line, name) != NULL;
     if (maps)
         fclose(maps);
@@ -62,11 +62,11 @@ static int by_shell(const char *path, const char *way)
     FILE *pipe;
     int status;
 
-    snprintf(command, sizeof command, "'%s' child %s; exit 5", path, way);
+    snprintf(command, sizeof(command), "'%s' child %s; exit 5", path, way);
     if (strcmp(way, "system") == 0)
         return system(command) == 5 << 8 ? 0 : -1; /* NOLINT(concurrency-mt-unsafe) */
     pipe = popen(command, "r");
-    while (pipe && fgets(command, sizeof command, pipe))
+    while (pipe && fgets(command, sizeof(command), pipe))
         fputs(command, stdout);
     status = pipe ? pclose(pipe) : -1;
     return status == 5 << 8 ? 0 : -1;
@@ -122,7 +122,7 @@ int main(int argc, char **argv)
 
     if (argc > 2 && strcmp(argv[1], "child") == 0)
         return arrived(argv[2]);
-    if (readlink("/proc/self/exe", path, sizeof path - 1) <= 0)
+    if (readlink("/proc/self/exe", path, sizeof(path) - 1) <= 0)
         return 2;
     if (argc > 1)
         return start(argv[1], path) == 0 ? 0 : 1;

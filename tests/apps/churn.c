@@ -61,7 +61,7 @@ static size_t resident_bytes(void)
     FILE *file = fopen("/proc/self/statm", "re");
     char line[128], *at = line;
 
-    app_expect(file && fgets(line, sizeof line, file), "statm");
+    app_expect(file && fgets(line, sizeof(line), file), "statm");
     fclose(file);
     (void)strtoul(line, &at, 10); /* all of it; then what is resident */
     return strtoul(at, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);

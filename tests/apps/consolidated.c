@@ -49,8 +49,8 @@ static void label_mapping_cache(void)
     APP_OK(gpushim_cache_create(&cache, GPUSHIM_DEVICE, 1, 64 * APP_KIB));
     for (int i = 0; i < 12; i++) {
         const char *label = labels[i % 3];
-        APP_OK(gpushim_cache_take(&cache, label, sizeof labels[0], 1000, &mapping));
-        APP_OK(gpushim_cache_give(&cache, label, sizeof labels[0], &mapping));
+        APP_OK(gpushim_cache_take(&cache, label, sizeof(labels[0]), 1000, &mapping));
+        APP_OK(gpushim_cache_give(&cache, label, sizeof(labels[0]), &mapping));
     }
     printf("LabelMappingCache: hit rate %.2f\n", gpushim_cache_hit_rate(&cache));
     APP_OK(gpushim_cache_free(&cache));
@@ -87,14 +87,14 @@ static void dynamic_buffer(void)
     unsigned char data[6000], found[6000];
     gpushim_result refused;
 
-    app_bytes_fill(data, sizeof data, 1);
-    APP_OK(gpushim_buffer_create(&nodes, GPUSHIM_DEVICE, sizeof data, 0, 0));
+    app_bytes_fill(data, sizeof(data), 1);
+    APP_OK(gpushim_buffer_create(&nodes, GPUSHIM_DEVICE, sizeof(data), 0, 0));
     nodes.growth = 2;
     nodes.limit = 20000;
-    APP_OK(gpushim_buffer_put(&nodes, 0, data, sizeof data, GPUSHIM_SYNC));
+    APP_OK(gpushim_buffer_put(&nodes, 0, data, sizeof(data), GPUSHIM_SYNC));
     APP_OK(gpushim_buffer_resize(&nodes, 9000, GPUSHIM_SYNC));
-    APP_OK(gpushim_buffer_get(&nodes, 0, found, sizeof data, GPUSHIM_SYNC));
-    app_expect(memcmp(data, found, sizeof data) == 0, "data preservation");
+    APP_OK(gpushim_buffer_get(&nodes, 0, found, sizeof(data), GPUSHIM_SYNC));
+    app_expect(memcmp(data, found, sizeof(data)) == 0, "data preservation");
     printf("DynamicGpuBuffer: %zu of %zu bytes, utilization %.2f\n", nodes.bytes,
            nodes.capacity, (double)nodes.bytes / (double)nodes.capacity);
     refused = gpushim_buffer_resize(&nodes, 20001, GPUSHIM_SYNC);
@@ -178,13 +178,13 @@ static void dynamic_buffer_manager(void)
     gpushim_result refused;
 
     APP_OK(gpushim_buffers_create(&manager, 100000, configs, 3));
-    APP_OK(gpushim_buffers_resize(&manager, "positions", NODES, sizeof data, GPUSHIM_SYNC,
-                                  &nodes));
+    APP_OK(gpushim_buffers_resize(&manager, "positions", NODES, sizeof(data),
+                                  GPUSHIM_SYNC, &nodes));
     APP_OK(gpushim_buffers_resize(&manager, "edges", EDGES, 20000, GPUSHIM_SYNC, &edges));
     APP_OK(gpushim_buffers_resize(&manager, "sort keys", SCRATCH, 30000, GPUSHIM_SYNC,
                                   NULL));
-    app_bytes_fill(data, sizeof data, 4);
-    APP_OK(gpushim_buffer_put(nodes, 0, data, sizeof data, GPUSHIM_SYNC));
+    app_bytes_fill(data, sizeof(data), 4);
+    APP_OK(gpushim_buffer_put(nodes, 0, data, sizeof(data), GPUSHIM_SYNC));
     APP_OK(gpushim_buffers_resize(&manager, "edges", EDGES, 20001, GPUSHIM_SYNC, NULL));
     printf("DynamicBufferManager: edges have %zu bytes\n", edges->capacity);
     APP_OK(gpushim_buffers_resize(&manager, "sort keys", SCRATCH, 0, GPUSHIM_SYNC, NULL));
@@ -193,8 +193,8 @@ static void dynamic_buffer_manager(void)
         gpushim_buffers_resize(&manager, "positions", NODES, 70000, GPUSHIM_SYNC, NULL));
     refused = gpushim_buffers_resize(&manager, "edges", EDGES, 30001, GPUSHIM_SYNC, NULL);
     printf("beyond max_total_memory: %s\n", gpushim_result_text(refused));
-    APP_OK(gpushim_buffer_get(nodes, 0, found, sizeof data, GPUSHIM_SYNC));
-    app_expect(memcmp(data, found, sizeof data) == 0, "data preservation");
+    APP_OK(gpushim_buffer_get(nodes, 0, found, sizeof(data), GPUSHIM_SYNC));
+    app_expect(memcmp(data, found, sizeof(data)) == 0, "data preservation");
     APP_OK(
         gpushim_buffers_resize(&manager, "positions", NODES, 6000, GPUSHIM_SYNC, NULL));
     APP_OK(gpushim_buffers_clean(&manager, 0, NULL));
@@ -225,10 +225,10 @@ static void double_buffering(void)
     struct gpushim_cache pinned;
 
     APP_OK(gpushim_cache_create(&pinned, GPUSHIM_PINNED_HOST, 2, 0));
-    APP_OK(gpushim_buffer_create(&device, GPUSHIM_DEVICE, sizeof positions, 0, 0));
+    APP_OK(gpushim_buffer_create(&device, GPUSHIM_DEVICE, sizeof(positions), 0, 0));
     app_fill(&kernels, memory_of(&device), WORDS, 8, streams.compute);
     APP_OK(gpushim_stream_after(streams.download, streams.compute));
-    APP_OK(gpushim_read_back(&pinned, &device, 0, sizeof positions, 16 * APP_KIB,
+    APP_OK(gpushim_read_back(&pinned, &device, 0, sizeof(positions), 16 * APP_KIB,
                              streams.download, use_chunk, positions));
     app_expect(positions[WORDS - 1] == gs_pattern(8, WORDS - 1), "positions");
     printf("host_pos_buffer_a/b: reuse rate %.2f\n", gpushim_cache_hit_rate(&pinned));

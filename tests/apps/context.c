@@ -48,13 +48,13 @@ static uint64_t use_plain(uint64_t sum, const struct app_kernels *kernels, uint3
     CUdeviceptr left, right;
     uint32_t *host;
 
-    APP_OK(CU(cuMemAlloc)(&left, sizeof words));
-    APP_OK(CU(cuMemAlloc)(&right, sizeof words));
-    APP_OK(CU(cuMemHostAlloc)((void **)&host, sizeof words, 0));
+    APP_OK(CU(cuMemAlloc)(&left, sizeof(words)));
+    APP_OK(CU(cuMemAlloc)(&right, sizeof(words)));
+    APP_OK(CU(cuMemHostAlloc)((void **)&host, sizeof(words), 0));
     app_fill(kernels, gpu_from_address(left), APP_COUNT(words), seed, NULL);
-    APP_OK(CU(cuMemcpyDtoD)(right, left, sizeof words));
-    APP_OK(CU(cuMemcpyDtoH)(host, right, sizeof words));
-    sum = app_checksum(sum, host, sizeof words);
+    APP_OK(CU(cuMemcpyDtoD)(right, left, sizeof(words)));
+    APP_OK(CU(cuMemcpyDtoH)(host, right, sizeof(words)));
+    sum = app_checksum(sum, host, sizeof(words));
     APP_OK(CU(cuMemFreeHost)(host));
     APP_OK(CU(cuMemFree)(left));
     APP_OK(CU(cuMemFree)(right));

@@ -35,7 +35,7 @@ static void enabling_pooling(void)
     char limit[32];
 
     if (active(gpushim_set_option("POOL_LIMIT", "4G", NULL, 0))) {
-        active(gpushim_get_option("POOL_LIMIT", limit, sizeof limit));
+        active(gpushim_get_option("POOL_LIMIT", limit, sizeof(limit)));
         app_expect(strcmp(limit, "4G") == 0, "MaxPoolSizeBytes");
         app_expect(gpushim_set_option("POOL_TRIM_INTERVAL", "5m", NULL, 0) ==
                        GPUSHIM_AT_START,

@@ -185,7 +185,7 @@ static void range_handle(void)
         CUdeviceptr low = left < right ? left : right;
         int fd = -1;
 
-        snprintf(what, sizeof what, "cuMemGetHandleForAddressRange of %zu", sizes[i]);
+        snprintf(what, sizeof(what), "cuMemGetHandleForAddressRange of %zu", sizes[i]);
         say(what, cuMemGetHandleForAddressRange(&fd, low, sizes[i],
                                                 CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
         say("the same from within",

@@ -90,7 +90,7 @@ static void become_again(const char *which)
     char *words[] = {(char[]){"ends"}, (char[]){"second"}, NULL};
     char *clean[] = {libraries, (char[]){"PATH=/usr/bin:/bin"}, NULL};
 
-    snprintf(libraries, sizeof libraries, "LD_LIBRARY_PATH=%s",
+    snprintf(libraries, sizeof(libraries), "LD_LIBRARY_PATH=%s",
              getenv("LD_LIBRARY_PATH"));
     if (strcmp(which, "clean") == 0)
         execve("/proc/self/exe", words, clean);
@@ -221,7 +221,7 @@ int main(int argc, char **argv)
         crash();
     if (strcmp(way, "abort") == 0)
         abort();
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+    for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++)
         if (strcmp(way, ways[i].name) == 0)
             raise(ways[i].signal);
     if (strcmp(way, "handlers") == 0)

@@ -31,7 +31,7 @@ static int try(const char *way, const char *path, char *name)
     char library_setting[4096];
     char *settings[] = {"EXECS_WORD=passed", library_setting, NULL};
 
-    snprintf(library_setting, sizeof library_setting, "LD_LIBRARY_PATH=%s",
+    snprintf(library_setting, sizeof(library_setting), "LD_LIBRARY_PATH=%s",
              libraries ? libraries : "");
 
     if (strcmp(way, "execv") == 0)

@@ -18,12 +18,12 @@ static uint64_t compute(uint32_t seed)
     gpu_ptr block;
 
     app_kernels_load(&kernels);
-    APP_OK(gpu_malloc(&block, sizeof words));
+    APP_OK(gpu_malloc(&block, sizeof(words)));
     app_fill(&kernels, block, APP_COUNT(words), seed, NULL);
-    APP_OK(gpu_get(words, block, sizeof words));
+    APP_OK(gpu_get(words, block, sizeof(words)));
     APP_OK(gpu_free(block));
     app_kernels_unload(&kernels);
-    return app_checksum(APP_CHECKSUM, words, sizeof words);
+    return app_checksum(APP_CHECKSUM, words, sizeof(words));
 }
 
 /* The child's answer and how it ended; `body` runs in the child and never returns. */
@@ -42,7 +42,7 @@ static void with_child(const char *what, void (*body)(int out))
     }
     app_expect(child > 0, "fork");
     close(ends[1]);
-    app_expect(read(ends[0], &answer, sizeof answer) == (ssize_t)sizeof answer,
+    app_expect(read(ends[0], &answer, sizeof(answer)) == (ssize_t)sizeof(answer),
                "answer of the child");
     close(ends[0]);
     app_expect(waitpid(child, &status, 0) == child, "waitpid");
@@ -52,7 +52,7 @@ static void with_child(const char *what, void (*body)(int out))
 
 static void reply(int out, uint64_t answer)
 {
-    app_expect(write(out, &answer, sizeof answer) == (ssize_t)sizeof answer, "reply");
+    app_expect(write(out, &answer, sizeof(answer)) == (ssize_t)sizeof(answer), "reply");
 }
 
 static void child_before(int out)

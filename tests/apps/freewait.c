@@ -30,7 +30,7 @@ int main(void)
         app_copy(&kernels, result, scratch, COUNT, stream);
         APP_OK(gpu_free(scratch));
         APP_OK(gpu_get(words, result, COUNT * 4));
-        sum = app_checksum(sum, words, sizeof words);
+        sum = app_checksum(sum, words, sizeof(words));
         APP_OK(gpu_free(result));
     }
     APP_OK(gpu_stream_destroy(stream));

@@ -183,7 +183,7 @@ static void configure(void)
 
     /* enable_stats: the report at the end has the statistics. */
     if (active(gpushim_set_option("VERBOSE", "2", NULL, 0))) {
-        active(gpushim_get_option("VERBOSE", verbose, sizeof verbose));
+        active(gpushim_get_option("VERBOSE", verbose, sizeof(verbose)));
         app_expect(strcmp(verbose, "2") == 0, "enable_stats");
         app_expect(gpushim_set_option("POOL_SEGMENT", "1G", NULL, 0) == GPUSHIM_AT_START,
                    "GPUSHIM_POOL_SEGMENT=1G in the environment");

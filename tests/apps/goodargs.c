@@ -220,8 +220,8 @@ static void use_host(void)
     APP_OK(gpu_get(page, block, 2 * APP_MIB));
     app_expect(app_bytes_match(heap, 4 * APP_MIB, 3), "registered memory");
     APP_OK(gpu_move(block, gpu_from_address(heap), 3 * APP_MIB));
-    APP_OK(gpu_move(gpu_from_address(local), block, sizeof local));
-    sum = app_checksum(sum, local, sizeof local);
+    APP_OK(gpu_move(gpu_from_address(local), block, sizeof(local)));
+    sum = app_checksum(sum, local, sizeof(local));
     APP_OK(gpu_free(block));
     free(heap);
 }

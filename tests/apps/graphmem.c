@@ -31,7 +31,7 @@ static gpu_alloc_params params_of(size_t bytes)
 {
     gpu_alloc_params params;
 
-    memset(&params, 0, sizeof params);
+    memset(&params, 0, sizeof(params));
     params.poolProps.allocType = GPU_ALLOC_PINNED;
     params.poolProps.location.type = GPU_PLACE_DEVICE;
     params.bytesize = bytes;
@@ -46,8 +46,8 @@ static void launch_and_use(gpu_exec exec, gpu_ptr memory, uint32_t seed)
     APP_OK(gpu_graph_launch(exec, stream));
     app_fill(&kernels, memory, COUNT, seed, stream);
     APP_OK(gpu_stream_sync(stream));
-    APP_OK(gpu_get(words, memory, sizeof words));
-    sum = app_checksum(sum, words, sizeof words);
+    APP_OK(gpu_get(words, memory, sizeof(words)));
+    sum = app_checksum(sum, words, sizeof(words));
 }
 
 /* ---- clean --------------------------------------------------------------------------

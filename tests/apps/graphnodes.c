@@ -21,7 +21,7 @@ static CUDA_MEM_ALLOC_NODE_PARAMS params_of(size_t bytes)
 {
     CUDA_MEM_ALLOC_NODE_PARAMS params;
 
-    memset(&params, 0, sizeof params);
+    memset(&params, 0, sizeof(params));
     params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
     params.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     params.bytesize = bytes;
@@ -100,7 +100,7 @@ static void more_nonsense(void)
     CUgraphNode node;
     CUgraphExec exec;
 
-    memset(&none, 0, sizeof none);
+    memset(&none, 0, sizeof(none));
     APP_OK(CU(cuGraphCreate)(&graph, 0));
     tell("no parameters of a node",
          CU(cuGraphAddNode)(&node, graph, NULL, NULL, 0, NULL));
@@ -116,7 +116,7 @@ static CUgraphNodeParams any_params(CUgraphNodeType type)
 {
     CUgraphNodeParams params;
 
-    memset(&params, 0, sizeof params);
+    memset(&params, 0, sizeof(params));
     params.type = type;
     return params;
 }
@@ -143,7 +143,7 @@ static void nodes_of_any_kind(void)
     CUgraphExec exec;
     CUDA_GRAPH_INSTANTIATE_PARAMS how;
 
-    memset(&how, 0, sizeof how);
+    memset(&how, 0, sizeof(how));
     APP_OK(CU(cuGraphCreate)(&graph, 0));
     any_node(graph, true);
     APP_OK(CU(cuGraphInstantiateWithParams)(&exec, graph, &how));

@@ -142,10 +142,10 @@ static void take_large(unsigned mib, int tries)
     gpu_ptr kept, block;
     unsigned count = take(10);
 
-    APP_OK(gpu_malloc(&kept, sizeof bytes));
+    APP_OK(gpu_malloc(&kept, sizeof(bytes)));
     APP_OK(gpu_stream_create(&stream));
     give_back(count);
-    APP_OK(gpu_put_async(kept, bytes, sizeof bytes, stream));
+    APP_OK(gpu_put_async(kept, bytes, sizeof(bytes), stream));
     for (; tries > 0; tries--) {
         if (gpu_malloc(&block, (size_t)mib << 20) == 0) {
             printf("got %u MiB\n", mib);

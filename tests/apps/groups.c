@@ -37,7 +37,7 @@ static void expect_counters(const char *what, struct gpushim_group *group,
     expect(what, GPUSHIM_OK, gpushim_group_get(group, &now));
     struct counters found = {now.current_bytes, now.peak_bytes,   now.count,
                              now.typed_count,   now.reused_count, now.live_count};
-    app_expect(memcmp(&found, &wanted, sizeof found) == 0, what);
+    app_expect(memcmp(&found, &wanted, sizeof(found)) == 0, what);
 }
 
 static void use(gpushim_place place)
@@ -47,25 +47,25 @@ static void use(gpushim_place place)
     unsigned char bytes[4000];
 
     APP_OK(gpushim_group_create(&group, "pagerank", place, 1));
-    APP_OK(gpushim_group_preallocate(&group, sizeof bytes));
+    APP_OK(gpushim_group_preallocate(&group, sizeof(bytes)));
     APP_OK(gpushim_group_preallocate(&group, 8000));
     app_expect(strcmp(group.name, "pagerank") == 0, "its name");
     expect_counters("not used yet", &group, (struct counters){12000, 12000, 0, 0, 0, 0});
     APP_OK(gpushim_group_alloc(&group, 3999, 0, &other));
     APP_OK(gpushim_group_alloc_typed(&group, 1000, 4, 0, &ahead));
-    APP_OK(gpushim_buffer_fill(&ahead, 0, sizeof bytes, 7, GPUSHIM_SYNC));
-    APP_OK(gpushim_group_alloc(&group, sizeof bytes, GPUSHIM_ZEROED, &view));
+    APP_OK(gpushim_buffer_fill(&ahead, 0, sizeof(bytes), 7, GPUSHIM_SYNC));
+    APP_OK(gpushim_group_alloc(&group, sizeof(bytes), GPUSHIM_ZEROED, &view));
     app_expect(view.data != ahead.data && other.data != ahead.data, "own memory");
     expect("the free of a view", GPUSHIM_OK, gpushim_buffer_free(&other));
     expect_counters("used", &group, (struct counters){19999, 19999, 3, 1, 1, 3});
     APP_OK(gpushim_group_clear(&group));
     expect_counters("cleared", &group, (struct counters){0, 19999, 3, 1, 1, 0});
     /* What was 7 before, and is zero as asked. */
-    APP_OK(gpushim_group_preallocate(&group, sizeof bytes));
-    APP_OK(gpushim_buffer_fill(&group.members[0], 0, sizeof bytes, 9, GPUSHIM_SYNC));
-    APP_OK(gpushim_group_alloc(&group, sizeof bytes, GPUSHIM_ZEROED, &view));
-    APP_OK(gpushim_buffer_get(&view, 0, bytes, sizeof bytes, GPUSHIM_SYNC));
-    for (size_t i = 0; i < sizeof bytes; i++)
+    APP_OK(gpushim_group_preallocate(&group, sizeof(bytes)));
+    APP_OK(gpushim_buffer_fill(&group.members[0], 0, sizeof(bytes), 9, GPUSHIM_SYNC));
+    APP_OK(gpushim_group_alloc(&group, sizeof(bytes), GPUSHIM_ZEROED, &view));
+    APP_OK(gpushim_buffer_get(&view, 0, bytes, sizeof(bytes), GPUSHIM_SYNC));
+    for (size_t i = 0; i < sizeof(bytes); i++)
         app_expect(bytes[i] == 0, "zero");
     expect_counters("reused", &group, (struct counters){4000, 19999, 4, 1, 2, 1});
     expect("its end", GPUSHIM_OK, gpushim_group_free(&group));
@@ -155,7 +155,7 @@ static void in_threads(void)
                     (struct counters){THREADS * EACH * 256, THREADS * EACH * 256,
                                       THREADS * EACH, THREADS * EACH, AHEAD,
                                       THREADS * EACH});
-    qsort(all, THREADS * EACH, sizeof *all, compare);
+    qsort(all, THREADS * EACH, sizeof(*all), compare);
     for (size_t i = 1; i < THREADS * EACH; i++)
         app_expect((char *)all[i] - (char *)all[i - 1] >= 256, "memory of its own");
     APP_OK(gpushim_group_free(&shared));

@@ -101,7 +101,7 @@ int main(int argc, char **argv)
     const struct mode *mode = NULL;
     gpu_ptr block;
 
-    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+    for (size_t i = 0; i < sizeof(modes) / sizeof(*modes); i++) {
         if (strcmp(modes[i].name, wanted) == 0)
             mode = &modes[i];
     }

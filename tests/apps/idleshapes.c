@@ -324,7 +324,7 @@ static void start(void)
 
 int main(int argc, char **argv)
 {
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++) {
         if (argc > 1 && strcmp(shapes[i].name, argv[1]) == 0)
             shape = &shapes[i];
     }

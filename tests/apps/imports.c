@@ -31,30 +31,30 @@ union control {
 
 static void send_offer(int to, struct offer *offer, const int files[FILES])
 {
-    struct iovec part = {.iov_base = offer, .iov_len = sizeof *offer};
+    struct iovec part = {.iov_base = offer, .iov_len = sizeof(*offer)};
     union control control;
     struct msghdr message = {.msg_iov = &part,
                              .msg_iovlen = 1,
                              .msg_control = control.room,
-                             .msg_controllen = sizeof control.room};
+                             .msg_controllen = sizeof(control.room)};
 
     control.header = (struct cmsghdr){.cmsg_len = CMSG_LEN(FILES * sizeof(int)),
                                       .cmsg_level = SOL_SOCKET,
                                       .cmsg_type = SCM_RIGHTS};
     memcpy(CMSG_DATA(&control.header), files, FILES * sizeof(int));
-    app_expect(sendmsg(to, &message, 0) == sizeof *offer, "send to the other process");
+    app_expect(sendmsg(to, &message, 0) == sizeof(*offer), "send to the other process");
 }
 
 static void receive_offer(int from, struct offer *offer, int files[FILES])
 {
-    struct iovec part = {.iov_base = offer, .iov_len = sizeof *offer};
+    struct iovec part = {.iov_base = offer, .iov_len = sizeof(*offer)};
     union control control;
     struct msghdr message = {.msg_iov = &part,
                              .msg_iovlen = 1,
                              .msg_control = control.room,
-                             .msg_controllen = sizeof control.room};
+                             .msg_controllen = sizeof(control.room)};
 
-    app_expect(recvmsg(from, &message, MSG_WAITALL) == sizeof *offer,
+    app_expect(recvmsg(from, &message, MSG_WAITALL) == sizeof(*offer),
                "receive from the other process");
     memcpy(files, CMSG_DATA(&control.header), FILES * sizeof(int));
 }
@@ -77,7 +77,7 @@ static void export_memory(int to)
     int files[FILES];
     char done;
 
-    memset(&offer, 0, sizeof offer);
+    memset(&offer, 0, sizeof(offer));
     app_gpu_start();
     APP_OK(CU(cuMemAlloc)(&block, 2097152));
     APP_OK(CU(cuIpcGetMemHandle)(&offer.ipc, block));

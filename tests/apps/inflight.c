@@ -93,7 +93,7 @@ int main(int argc, char **argv)
     app_kernels_load(&kernels);
     for (unsigned i = 0; i < stream_count; i++)
         APP_OK(gpu_stream_create(&streams[i]));
-    APP_OK(gpu_malloc_host((void **)&word, sizeof *word));
+    APP_OK(gpu_malloc_host((void **)&word, sizeof(*word)));
     *word = 0;
     for (unsigned i = 0; i < others; i++)
         app_expect(!pthread_create(&threads[i], NULL, sleep_until_end, NULL), "a thread");

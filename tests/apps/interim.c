@@ -93,7 +93,7 @@ static void told(int number)
     static const char text[] = "interim: the program's own handler\n";
 
     (void)number;
-    app_expect(write(STDOUT_FILENO, text, sizeof text - 1) > 0, "write");
+    app_expect(write(STDOUT_FILENO, text, sizeof(text) - 1) > 0, "write");
 }
 
 static void let_a_child_get_it(void)

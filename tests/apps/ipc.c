@@ -54,7 +54,7 @@ static void export_blocks(int in, int out)
             message.code =
                 (int)CU(cuIpcGetMemHandle)(&message.handles[i], gpu_address(blocks[i]));
     }
-    send_bytes(out, &message, sizeof message);
+    send_bytes(out, &message, sizeof(message));
     receive_bytes(in, &done, 1);
     for (int i = 0; i < BLOCKS; i++)
         APP_OK(gpu_free(blocks[i]));
@@ -90,7 +90,7 @@ int main(void)
     app_expect(child > 0, "fork");
     close(back[1]);
     app_gpu_start();
-    receive_bytes(back[0], &message, sizeof message);
+    receive_bytes(back[0], &message, sizeof(message));
     for (int i = 0; i < BLOCKS && message.code == 0; i++)
         sum = read_block(sum, &message.handles[i], sizes[i]);
     send_bytes(there[1], "", 1);

@@ -28,14 +28,14 @@ static void import_bad(const struct app_peer *peer)
     CUdeviceptr opened = 0;
     int code;
 
-    app_peer_receive(peer, handles, sizeof handles);
+    app_peer_receive(peer, handles, sizeof(handles));
     code = app_share_open(&opened, handles[0]); /* damaged */
-    app_peer_send(peer, &code, sizeof code, -1);
+    app_peer_send(peer, &code, sizeof(code), -1);
     code = (int)CU(cuIpcOpenMemHandle)(&opened, handles[1], 0); /* no such flags */
-    app_peer_send(peer, &code, sizeof code, -1);
+    app_peer_send(peer, &code, sizeof(code), -1);
     code =
         (int)CU(cuIpcOpenMemHandle)(NULL, handles[1], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
-    app_peer_send(peer, &code, sizeof code, -1);
+    app_peer_send(peer, &code, sizeof(code), -1);
 }
 
 static void ask_bad(const struct app_peer *peer, const CUipcMemHandle *handle)
@@ -46,9 +46,9 @@ static void ask_bad(const struct app_peer *peer, const CUipcMemHandle *handle)
     int code;
 
     handles[0].reserved[20] = (char)(handles[0].reserved[20] + 1);
-    app_peer_send(peer, handles, sizeof handles, -1);
+    app_peer_send(peer, handles, sizeof(handles), -1);
     for (size_t i = 0; i < APP_COUNT(what); i++) {
-        app_peer_receive(peer, &code, sizeof code);
+        app_peer_receive(peer, &code, sizeof(code));
         printf("%s: %s\n", what[i], as_text(code));
     }
 }
@@ -94,7 +94,7 @@ static void export_and_end(const struct app_peer *peer)
     APP_OK(gpu_malloc(&large, 4 * APP_MIB));
     APP_OK(CU(cuIpcGetMemHandle)(&handles[0], gpu_address(block)));
     APP_OK(CU(cuIpcGetMemHandle)(&handles[1], gpu_address(large)));
-    app_peer_send(peer, handles, sizeof handles, -1);
+    app_peer_send(peer, handles, sizeof(handles), -1);
 }
 
 static void open_dead(struct app_peer *peer)
@@ -102,7 +102,7 @@ static void open_dead(struct app_peer *peer)
     CUipcMemHandle handles[2];
     CUdeviceptr opened;
 
-    app_peer_receive(peer, handles, sizeof handles);
+    app_peer_receive(peer, handles, sizeof(handles));
     app_expect(app_peer_end(peer), "end of the other process");
     peer->pid = 0;
     for (int i = 0; i < 2; i++)
@@ -118,7 +118,7 @@ static void import_over_reset(const struct app_peer *peer,
     gpu_ptr block;
     int right = 1;
 
-    app_peer_receive(peer, handles, sizeof handles);
+    app_peer_receive(peer, handles, sizeof(handles));
     APP_OK(gpu_malloc(&block, 4 * APP_MIB));
     APP_OK(gpu_free(block));
     for (int i = 0; i < 2; i++)
@@ -132,7 +132,7 @@ static void import_over_reset(const struct app_peer *peer,
         APP_OK(CU(cuIpcCloseMemHandle)(after[i]));
     for (int i = 0; i < 2; i++)
         right &= CU(cuIpcCloseMemHandle)(after[i]) != CUDA_SUCCESS;
-    app_peer_send(peer, &right, sizeof right, -1);
+    app_peer_send(peer, &right, sizeof(right), -1);
 }
 
 static void import_again(const struct app_peer *peer)
@@ -158,8 +158,8 @@ static void export_over_reset(const struct app_peer *peer)
     }
     for (int i = 0; i < 2; i++)
         APP_OK(CU(cuIpcGetMemHandle)(&handles[i], gpu_address(blocks[i])));
-    app_peer_send(peer, handles, sizeof handles, -1);
-    app_peer_receive(peer, &right, sizeof right);
+    app_peer_send(peer, handles, sizeof(handles), -1);
+    app_peer_receive(peer, &right, sizeof(right));
     printf("after the reset: %s\n", right ? "right" : "wrong");
     for (int i = 0; i < 2; i++)
         APP_OK(gpu_free(blocks[i]));
@@ -174,13 +174,13 @@ static void import_kept(const struct app_peer *peer)
     CUdeviceptr opened = 0;
     int right;
 
-    app_peer_receive(peer, &handle, sizeof handle);
+    app_peer_receive(peer, &handle, sizeof(handle));
     right = app_share_open(&opened, handle) == 0 && app_share_holds(opened, 4096, 7);
-    app_peer_send(peer, &right, sizeof right, -1);
-    app_peer_receive(peer, &right, sizeof right);
+    app_peer_send(peer, &right, sizeof(right), -1);
+    app_peer_receive(peer, &right, sizeof(right));
     right = app_share_holds(opened, 4096, 7);
     APP_OK(CU(cuIpcCloseMemHandle)(opened));
-    app_peer_send(peer, &right, sizeof right, -1);
+    app_peer_send(peer, &right, sizeof(right), -1);
 }
 
 /* New blocks of the same size get other memory than what may still be open elsewhere. */
@@ -195,16 +195,16 @@ static void keep(const struct app_peer *peer)
     APP_OK(gpu_malloc(&block, 4096));
     app_share_put(gpu_address(block), 4096, 7);
     APP_OK(CU(cuIpcGetMemHandle)(&handle, gpu_address(block)));
-    app_peer_send(peer, &handle, sizeof handle, -1);
-    app_peer_receive(peer, &right, sizeof right);
+    app_peer_send(peer, &handle, sizeof(handle), -1);
+    app_peer_receive(peer, &right, sizeof(right));
     printf("open: %s\n", right ? "right" : "wrong");
     APP_OK(gpu_free(block));
     for (int i = 0; i < NEW; i++) {
         APP_OK(gpu_malloc(&blocks[i], 4096));
         app_share_put(gpu_address(blocks[i]), 4096, 8);
     }
-    app_peer_send(peer, &right, sizeof right, -1);
-    app_peer_receive(peer, &right, sizeof right);
+    app_peer_send(peer, &right, sizeof(right), -1);
+    app_peer_receive(peer, &right, sizeof(right));
     printf("after its free: %s\n", right ? "right" : "wrong");
     for (int i = 0; i < NEW; i++)
         APP_OK(gpu_free(blocks[i]));

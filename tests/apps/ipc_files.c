@@ -22,14 +22,14 @@ enum { DMA_BUF = 1, SEED = 70 };
 
 static void answer(const struct app_peer *peer, int right)
 {
-    app_peer_send(peer, &right, sizeof right, -1);
+    app_peer_send(peer, &right, sizeof(right), -1);
 }
 
 static void print_answer(const struct app_peer *peer, const char *what)
 {
     int right = 0;
 
-    app_peer_receive(peer, &right, sizeof right);
+    app_peer_receive(peer, &right, sizeof(right));
     printf("%s: %s\n", what, right ? "right" : "wrong");
     app_expect(right, what);
 }
@@ -49,7 +49,7 @@ static void offer_range(const struct app_peer *peer, gpu_ptr block, uint32_t see
 {
     int file, code = get_file(gpu_address(block), BYTES, &file);
 
-    app_peer_send(peer, &code, sizeof code, file);
+    app_peer_send(peer, &code, sizeof(code), file);
     printf("file for a range: %d\n", code);
     if (code != 0)
         return;
@@ -84,7 +84,7 @@ static void import_ranges(const struct app_peer *peer)
     static char bytes[BYTES];
 
     for (uint32_t i = 0; i < 4; i++) {
-        int code, file = app_peer_receive(peer, &code, sizeof code);
+        int code, file = app_peer_receive(peer, &code, sizeof(code));
         off_t place = file < 0 ? -1 : lseek(file, 0, SEEK_CUR);
 
         if (code != 0)
@@ -145,7 +145,7 @@ static void export_pool(const struct app_peer *peer)
     APP_OK(CU(cuMemAllocFromPoolAsync)(&block, BYTES, pool, NULL));
     app_share_put(block, BYTES, SEED);
     APP_OK(CU(cuMemPoolExportPointer)(&data, block));
-    app_peer_send(peer, &data, sizeof data, file);
+    app_peer_send(peer, &data, sizeof(data), file);
     close(file);
     print_answer(peer, "pointer of a shared pool");
     app_expect(app_share_holds(block, BYTES, SEED + 1), "what was written through it");
@@ -159,7 +159,7 @@ static void import_pool(const struct app_peer *peer)
     CUmemPoolPtrExportData data;
     CUmemoryPool pool;
     CUdeviceptr block;
-    int file = app_peer_receive(peer, &data, sizeof data);
+    int file = app_peer_receive(peer, &data, sizeof(data));
 
     APP_OK(CU(cuMemPoolImportFromShareableHandle)(
         &pool, (void *)(uintptr_t)file, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
@@ -212,7 +212,7 @@ static void export_physical(const struct app_peer *peer)
     app_share_put(address, bytes, SEED);
     APP_OK(CU(cuMemExportToShareableHandle)(&file, physical,
                                             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-    app_peer_send(peer, &bytes, sizeof bytes, file);
+    app_peer_send(peer, &bytes, sizeof(bytes), file);
     close(file);
     print_answer(peer, "a physical allocation");
     app_expect(app_share_holds(address, bytes, SEED + 1), "what was written through it");
@@ -224,7 +224,7 @@ static void import_physical(const struct app_peer *peer)
     CUmemGenericAllocationHandle physical;
     CUdeviceptr address;
     size_t bytes;
-    int file = app_peer_receive(peer, &bytes, sizeof bytes), right;
+    int file = app_peer_receive(peer, &bytes, sizeof(bytes)), right;
 
     APP_OK(CU(cuMemImportFromShareableHandle)(&physical, (void *)(uintptr_t)file,
                                               CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
@@ -258,7 +258,7 @@ static void export_event(const struct app_peer *peer)
     app_spin(&kernels, 20000000, NULL);
     APP_OK(gpu_set(block, 9, 4096));
     APP_OK(CU(cuEventRecord)(event, NULL));
-    app_peer_send(peer, &ordered, sizeof ordered, -1);
+    app_peer_send(peer, &ordered, sizeof(ordered), -1);
     print_answer(peer, "behind an event");
     APP_OK(CU(cuEventDestroy)(event));
     APP_OK(gpu_free(block));
@@ -273,14 +273,14 @@ static void import_event(const struct app_peer *peer)
     CUevent event;
     int right = 1;
 
-    app_peer_receive(peer, &ordered, sizeof ordered);
+    app_peer_receive(peer, &ordered, sizeof(ordered));
     APP_OK(CU(cuIpcOpenMemHandle)(&block, ordered.memory,
                                   CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
     APP_OK(CU(cuIpcOpenEventHandle)(&event, ordered.event));
     APP_OK(CU(cuEventSynchronize)(event));
     APP_OK(CU(cuEventQuery)(event));
-    APP_OK(CU(cuMemcpyDtoH)(bytes, block, sizeof bytes));
-    for (size_t i = 0; i < sizeof bytes; i++)
+    APP_OK(CU(cuMemcpyDtoH)(bytes, block, sizeof(bytes)));
+    for (size_t i = 0; i < sizeof(bytes); i++)
         right &= bytes[i] == 9;
     APP_OK(CU(cuEventDestroy)(event));
     APP_OK(CU(cuIpcCloseMemHandle)(block));

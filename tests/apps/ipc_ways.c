@@ -116,7 +116,7 @@ static void import_all(const struct app_peer *peer)
     CUdeviceptr opened[BLOCKS] = {0};
     struct report report;
 
-    app_peer_receive(peer, &question, sizeof question);
+    app_peer_receive(peer, &question, sizeof(question));
     open_all(&question, opened, &report);
     for (int i = 0; i < BLOCKS; i++) {
         const struct offer *offer = &question.offers[i];
@@ -137,7 +137,7 @@ static void import_all(const struct app_peer *peer)
     for (int i = 0; i < BLOCKS; i++)
         if (report.outcomes[i].opened == 0)
             report.outcomes[i].late = (int)CU(cuIpcCloseMemHandle)(opened[i]);
-    app_peer_send(peer, &report, sizeof report, -1);
+    app_peer_send(peer, &report, sizeof(report), -1);
 }
 
 /* ---- the exporter ------------------------------------------------------------------ */
@@ -236,8 +236,8 @@ static void export_all(const char *way, const struct app_peer *peer, int seed)
             allocate(&blocks[i], question.offers[i].bytes, (uint32_t)(seed + i));
         export_block(way, gpu_address(blocks[i]), &question.offers[i]);
     }
-    app_peer_send(peer, &question, sizeof question, -1);
-    app_peer_receive(peer, &report, sizeof report);
+    app_peer_send(peer, &question, sizeof(question), -1);
+    app_peer_receive(peer, &report, sizeof(report));
     for (int i = 0; i < BLOCKS; i++) {
         const struct outcome *outcome = &report.outcomes[i];
         bool written = is_as_written(blocks[i], question.offers[i].bytes,

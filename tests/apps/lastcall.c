@@ -136,7 +136,7 @@ static void spawn_with_little_room(void)
 
     for (size_t i = 0; i < ENTRIES; i++)
         large[i] = (char *)"LASTCALL_WORD=1";
-    snprintf(setting, sizeof setting, "LD_PRELOAD=%s", preload ? preload : "");
+    snprintf(setting, sizeof(setting), "LD_PRELOAD=%s", preload ? preload : "");
     large[ENTRIES] = setting;
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, SMALL_STACK);

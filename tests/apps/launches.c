@@ -25,7 +25,7 @@ int main(int argc, char **argv)
         if (strcmp(what, "sets") == 0)
             APP_OK(gpu_set(block, 1, COUNT * 4));
         else if (strcmp(what, "copies") == 0)
-            APP_OK(gpu_put(block, words, sizeof words));
+            APP_OK(gpu_put(block, words, sizeof(words)));
         else
             app_fill(&kernels, block, COUNT, 1, stream);
     }

@@ -15,11 +15,11 @@ static uint64_t sum = APP_CHECKSUM;
 static void use(gpu_ptr block, size_t bytes, uint32_t seed)
 {
     static uint32_t words[256];
-    size_t count = bytes / sizeof words[0] < 256 ? bytes / sizeof words[0] : 256;
+    size_t count = bytes / sizeof(words[0]) < 256 ? bytes / sizeof(words[0]) : 256;
 
     app_fill(&kernels, block, count, seed, NULL);
-    APP_OK(gpu_get(words, block, count * sizeof words[0]));
-    sum = app_checksum(sum, words, count * sizeof words[0]);
+    APP_OK(gpu_get(words, block, count * sizeof(words[0])));
+    sum = app_checksum(sum, words, count * sizeof(words[0]));
 }
 
 APP_FRAME static void build_index(int parts)

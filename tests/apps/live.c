@@ -70,9 +70,9 @@ static void show_stack(const void *address)
 
     if (gpushim_find_allocation(address, &found) != GPUSHIM_OK || !found.stack)
         return;
-    tell("a stack", gpushim_get_stack(found.stack, text, sizeof text, &length));
+    tell("a stack", gpushim_get_stack(found.stack, text, sizeof(text), &length));
     printf("%s%s", text, length == strlen(text) ? "" : "of another length\n");
-    tell("cut", gpushim_get_stack(found.stack, small, sizeof small, &same));
+    tell("cut", gpushim_get_stack(found.stack, small, sizeof(small), &same));
     printf("cut text: %d of the same length: %d\n", (int)strlen(small), same == length);
 }
 
@@ -102,8 +102,8 @@ APP_FRAME static void show_by_address(void)
     show("the host's", &local);
     show("no address", NULL);
     tell("nowhere", gpushim_find_allocation(at(small, 0), NULL));
-    tell("no stack", gpushim_get_stack(0, text, sizeof text, NULL));
-    tell("no such stack", gpushim_get_stack(99999999, text, sizeof text, NULL));
+    tell("no stack", gpushim_get_stack(0, text, sizeof(text), NULL));
+    tell("no such stack", gpushim_get_stack(99999999, text, sizeof(text), NULL));
     tell("a stack nowhere", gpushim_get_stack(1, NULL, 8, NULL));
     tell("no room", gpushim_get_stack(1, text, 0, NULL));
     APP_OK(gpu_free(small));
@@ -331,7 +331,7 @@ static void visit_beside_threads(void)
     while (__atomic_load_n(&ready, __ATOMIC_ACQUIRE) < THREADS)
         usleep(1000);
     for (int visit = 0; visit < VISITS; visit++) {
-        memset(seen, 0, sizeof seen);
+        memset(seen, 0, sizeof(seen));
         last_number = 0;
         app_expect(gpushim_visit_allocations(0, see, NULL) == GPUSHIM_OK, "a visit");
         for (size_t i = 0; i < APP_COUNT(seen); i++)

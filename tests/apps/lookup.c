@@ -94,13 +94,13 @@ static void cross_use(void *alloc, void *release, uint32_t seed)
     unsigned char in[5000], out[5000];
     CUdeviceptr block;
 
-    app_bytes_fill(in, sizeof in, seed);
-    APP_OK(((alloc_fn *)alloc)(&block, sizeof in));
-    APP_OK(copy_in(block, in, sizeof in));
-    APP_OK(copy_out(out, block, sizeof out));
+    app_bytes_fill(in, sizeof(in), seed);
+    APP_OK(((alloc_fn *)alloc)(&block, sizeof(in)));
+    APP_OK(copy_in(block, in, sizeof(in)));
+    APP_OK(copy_out(out, block, sizeof(out)));
     APP_OK(((free_fn *)release)(block));
     printf("lookup: checksum %016llx\n",
-           (unsigned long long)app_checksum(APP_CHECKSUM, out, sizeof out));
+           (unsigned long long)app_checksum(APP_CHECKSUM, out, sizeof(out)));
 }
 
 static void *ask(proc_fn *get, const char *name)

@@ -31,7 +31,7 @@ static void use_rows(void *block, size_t pitch)
     unsigned char in[WIDTH], out[WIDTH];
 
     for (uint32_t row = 0; row < ROWS; row++) {
-        app_bytes_fill(in, sizeof in, row);
+        app_bytes_fill(in, sizeof(in), row);
         APP_OK(
             cudaMemcpy((char *)block + row * pitch, in, WIDTH, cudaMemcpyHostToDevice));
     }
@@ -93,12 +93,12 @@ static void use_arrays(void)
     cudaMipmappedArray_t levels;
     cudaArray_t array;
 
-    app_bytes_fill(in, sizeof in, 99);
+    app_bytes_fill(in, sizeof(in), 99);
     APP_OK(cudaMallocArray(&array, &desc, WIDTH, 1, cudaArrayDefault));
     APP_OK(cudaMemcpy2DToArray(array, 0, 0, in, WIDTH, WIDTH, 1, cudaMemcpyHostToDevice));
     APP_OK(
         cudaMemcpy2DFromArray(out, WIDTH, array, 0, 0, WIDTH, 1, cudaMemcpyDeviceToHost));
-    sum = app_checksum(sum, out, sizeof out);
+    sum = app_checksum(sum, out, sizeof(out));
     APP_OK(cudaFreeArray(array));
     APP_OK(cudaMalloc3DArray(&array, &desc, extent(64, 8, 2), cudaArrayLayered));
     APP_OK(cudaFreeArray(array));
@@ -115,8 +115,8 @@ static void use_pages(void)
 {
     static char pages[4 * 4096] __attribute__((aligned(4096)));
 
-    APP_OK(cudaHostRegister(pages, sizeof pages, cudaHostRegisterDefault));
-    EXPECT_ERROR(cudaHostRegister(pages, sizeof pages, cudaHostRegisterDefault));
+    APP_OK(cudaHostRegister(pages, sizeof(pages), cudaHostRegisterDefault));
+    EXPECT_ERROR(cudaHostRegister(pages, sizeof(pages), cudaHostRegisterDefault));
     APP_OK(cudaHostUnregister(pages));
     EXPECT_ERROR(cudaHostUnregister(pages));
 }
@@ -131,10 +131,10 @@ static void use_others(void)
     cudaMemPool_t pool;
     void *block;
 
-    memset(&buffer, 0, sizeof buffer);
-    memset(&exported, 0, sizeof exported);
-    memset(&handle, 0, sizeof handle);
-    memset(&desc, 0, sizeof desc);
+    memset(&buffer, 0, sizeof(buffer));
+    memset(&exported, 0, sizeof(exported));
+    memset(&handle, 0, sizeof(handle));
+    memset(&desc, 0, sizeof(desc));
     APP_OK(cudaDeviceGetDefaultMemPool(&pool, 0));
     EXPECT_ERROR(cudaMallocFromPoolAsync(NULL, 16, pool, 0));
     EXPECT_ERROR(cudaIpcOpenMemHandle(&block, handle, cudaIpcMemLazyEnablePeerAccess));
@@ -152,7 +152,7 @@ static void use_graph(void)
     cudaGraphExec_t exec;
     cudaGraph_t graph;
 
-    memset(&params, 0, sizeof params);
+    memset(&params, 0, sizeof(params));
     params.poolProps.allocType = cudaMemAllocationTypePinned;
     params.poolProps.location.type = cudaMemLocationTypeDevice;
     params.bytesize = 65536;

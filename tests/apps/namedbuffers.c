@@ -113,7 +113,7 @@ static void use(gpushim_place place)
     nodes->used_at -= 3600;
     IS_OK(gpushim_buffers_clean(&set, 0, &freed));
     app_expect(freed == 2999 && nodes->capacity == 6001, "used an hour ago");
-    memset(data, 0, sizeof data);
+    memset(data, 0, sizeof(data));
     IS_OK(gpushim_buffer_get(nodes, 0, data, 3000, GPUSHIM_SYNC));
     app_expect(app_bytes_match(data, 3000, 5), "data after moves");
     IS_OK(gpushim_buffer_get(labels, 10, data, 1490, GPUSHIM_SYNC));
@@ -189,8 +189,8 @@ static void use_full(void)
     IS_OK(gpushim_buffers_create(&set, 0, &type, 1));
     IS_OK(gpushim_buffers_resize(&set, "first", 0, 20 * APP_MIB, NULL, NULL));
     IS_OK(gpushim_buffers_resize(&set, "second", 0, 10 * APP_MIB, NULL, &second));
-    app_bytes_fill(data, sizeof data, 8);
-    IS_OK(gpushim_buffer_put(second, 5000, data, sizeof data, NULL));
+    app_bytes_fill(data, sizeof(data), 8);
+    IS_OK(gpushim_buffer_put(second, 5000, data, sizeof(data), NULL));
     expect("beyond the device", GPUSHIM_NO_MEMORY,
            gpushim_buffers_resize(&set, "third", 0, 44 * APP_MIB, NULL, NULL));
     IS_OK(gpushim_buffers_resize(&set, "first", 0, 0, NULL, NULL));
@@ -206,8 +206,8 @@ static void use_full(void)
                "a buffer that moved");
     IS_OK(gpushim_buffers_resize(&set, "second", 0, 21 * APP_MIB, NULL, NULL));
     app_expect(second->capacity == 21 * APP_MIB, "an exact size");
-    IS_OK(gpushim_buffer_get(second, 5000, found, sizeof found, GPUSHIM_SYNC));
-    app_expect(memcmp(data, found, sizeof data) == 0, "data");
+    IS_OK(gpushim_buffer_get(second, 5000, found, sizeof(found), GPUSHIM_SYNC));
+    app_expect(memcmp(data, found, sizeof(data)) == 0, "data");
     show("a full device", &set);
     IS_OK(gpushim_buffers_free(&set));
 }
@@ -288,7 +288,7 @@ static void expect_refusals(void)
     IS_BAD(gpushim_buffers_clean(NULL, 0, NULL));
     IS_BAD(gpushim_buffers_clean(&none, 0, NULL));
     IS_BAD(gpushim_buffers_get_statistics(&set, NULL));
-    memset(&now, 1, sizeof now);
+    memset(&now, 1, sizeof(now));
     IS_BAD(gpushim_buffers_get_statistics(&none, &now));
     app_expect(now.held_bytes == 0 && now.cleaned_bytes == 0, "statistics of none");
     expect("not there", GPUSHIM_NOT_FOUND, gpushim_buffers_find(&set, "a", &buffer));
@@ -361,7 +361,7 @@ static void compare_all(size_t but, bool may_clean)
     for (size_t i = 0; i < NAMES; i++) {
         struct gpushim_named_ **link, *named;
 
-        snprintf(name, sizeof name, "buffer %zu", i);
+        snprintf(name, sizeof(name), "buffer %zu", i);
         link = gpushim_find_named_(&random_set, name);
         named = link ? *link : NULL;
         if (i != but && model[i].is_there && !named)
@@ -403,7 +403,7 @@ static void compare_data(size_t i, size_t bytes)
     struct gpushim_buffer *buffer = NULL;
     char name[16];
 
-    snprintf(name, sizeof name, "buffer %zu", i);
+    snprintf(name, sizeof(name), "buffer %zu", i);
     if (!bytes)
         return;
     IS_OK(gpushim_buffers_find(&random_set, name, &buffer));
@@ -422,7 +422,7 @@ static void model_resize(size_t i, size_t bytes, uint64_t *state)
     gpushim_result result;
     char name[16];
 
-    snprintf(name, sizeof name, "buffer %zu", i);
+    snprintf(name, sizeof(name), "buffer %zu", i);
     sum_others(i, &now, &least);
     fits = bytes <= limit && (!grows || least + bytes <= LIMIT);
     may_clean = grows && bytes <= limit && (now + bytes > LIMIT || faulty);
@@ -466,7 +466,7 @@ static void model_drop(size_t i)
     char name[16];
     gpushim_result result;
 
-    snprintf(name, sizeof name, "buffer %zu", i);
+    snprintf(name, sizeof(name), "buffer %zu", i);
     result = gpushim_buffers_drop(&random_set, name);
     if (faulty && (result == GPUSHIM_CUDA || result == GPUSHIM_NO_MEMORY)) {
         failed++;
@@ -503,7 +503,7 @@ static void model_own(size_t i, bool shrinks)
     struct gpushim_buffer *buffer = NULL;
     char name[16];
 
-    snprintf(name, sizeof name, "buffer %zu", i);
+    snprintf(name, sizeof(name), "buffer %zu", i);
     if (gpushim_buffers_find(&random_set, name, &buffer) != GPUSHIM_OK)
         return;
     if (shrinks && gpushim_buffer_shrink(buffer, 0, GPUSHIM_SYNC) == GPUSHIM_OK) {

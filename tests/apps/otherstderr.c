@@ -33,7 +33,7 @@ static int number_two(int fd)
 
 static void put_data(int fd)
 {
-    app_expect(write(fd, DATA, sizeof DATA - 1) == sizeof DATA - 1, "write");
+    app_expect(write(fd, DATA, sizeof(DATA) - 1) == sizeof(DATA) - 1, "write");
 }
 
 /* A child that copies what it reads to a file; it has no other descriptors. */
@@ -46,13 +46,13 @@ static pid_t start_reader(int from, const char *path)
         return child;
     char text[4096], end[4096];
     ssize_t length;
-    snprintf(end, sizeof end, "%s.end", path);
+    snprintf(end, sizeof(end), "%s.end", path);
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     for (int i = 0; i < 64; i++) {
         if (i != from && i != fd)
             close(i);
     }
-    while ((length = read(from, text, sizeof text)) > 0) {
+    while ((length = read(from, text, sizeof(text))) > 0) {
         if (write(fd, text, (size_t)length) != length)
             _exit(1);
     }
@@ -100,7 +100,7 @@ static void to_fifo(const char *path)
 {
     char name[4096];
 
-    snprintf(name, sizeof name, "%s.fifo", path);
+    snprintf(name, sizeof(name), "%s.fifo", path);
     app_expect(mkfifo(name, 0600) == 0, "mkfifo");
     int from = open(name, O_RDONLY | O_NONBLOCK);
     app_expect(from >= 0 && fcntl(from, F_SETFL, 0) == 0, "open");

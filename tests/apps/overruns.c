@@ -160,13 +160,13 @@ static void fresh(void)
     unsigned char bytes[4096];
 
     for (int turn = 0; turn < 2; turn++) {
-        gpu_ptr block = make(sizeof bytes);
+        gpu_ptr block = make(sizeof(bytes));
 
-        APP_OK(gpu_get(bytes, block, sizeof bytes));
-        for (size_t i = 1; i < sizeof bytes; i++)
+        APP_OK(gpu_get(bytes, block, sizeof(bytes)));
+        for (size_t i = 1; i < sizeof(bytes); i++)
             app_expect(bytes[i] == bytes[0], "new memory is of one kind");
         printf("overruns: new memory has 0x%02x\n", bytes[0]);
-        fill(block, sizeof bytes, 0);
+        fill(block, sizeof(bytes), 0);
         give_back(block);
     }
 }
@@ -203,7 +203,7 @@ static void freed_in_order(void)
  * stay what they are. Nothing of the context was waited for. */
 static void next_owner(void)
 {
-    static unsigned char put[1200], got[sizeof put];
+    static unsigned char put[1200], got[sizeof(put)];
     size_t room, all;
     gpu_stream stream;
     gpu_ptr block = make(1000), next = block;
@@ -214,15 +214,15 @@ static void next_owner(void)
     APP_OK(gpu_stream_sync(stream));
     APP_OK(gpu_mem_info(&room, &all));
     for (int i = 0; i < 2000; i++) {
-        next = make(sizeof put);
-        if (gpu_address(next) < end && gpu_address(next) + sizeof put > first)
+        next = make(sizeof(put));
+        if (gpu_address(next) < end && gpu_address(next) + sizeof(put) > first)
             break;
     }
-    memset(put, 0x33, sizeof put);
-    APP_OK(gpu_put(next, put, sizeof put));
+    memset(put, 0x33, sizeof(put));
+    APP_OK(gpu_put(next, put, sizeof(put)));
     APP_OK(gpu_sync());
-    APP_OK(gpu_get(got, next, sizeof got));
-    app_expect(memcmp(got, put, sizeof put) == 0, "the next owner has what it wrote");
+    APP_OK(gpu_get(got, next, sizeof(got)));
+    app_expect(memcmp(got, put, sizeof(put)) == 0, "the next owner has what it wrote");
 }
 
 /* A block of more than half the device: there is no room for a second. */
@@ -295,7 +295,7 @@ static void busy(void)
 
     APP_OK(CU(cuModuleGetFunction)(&wait, kernels.module, "gs_wait"));
     APP_OK(gpu_stream_create(&stream));
-    APP_OK(gpu_malloc_host(&host, sizeof *flag));
+    APP_OK(gpu_malloc_host(&host, sizeof(*flag)));
     flag = host;
     *flag = 0;
     seen = (CUdeviceptr)(uintptr_t)flag;
@@ -384,8 +384,8 @@ static void clean(void)
         gpu_ptr block = make(bytes);
 
         fill(block, bytes, 0);
-        APP_OK(gpu_get(words, block, bytes < sizeof words ? bytes : sizeof words));
-        sum = app_checksum(sum, words, bytes < sizeof words ? bytes : sizeof words);
+        APP_OK(gpu_get(words, block, bytes < sizeof(words) ? bytes : sizeof(words)));
+        sum = app_checksum(sum, words, bytes < sizeof(words) ? bytes : sizeof(words));
         give_back(block);
     }
     printf("overruns: checksum %016llx\n", (unsigned long long)sum);

@@ -111,7 +111,7 @@ static void show_place(gpushim_place place)
     IS_OK(gpushim_buffer_resize(&buffer, MOST + 1, GPUSHIM_SYNC));
     printf("%s: %zu of %zu bytes, %zu words, device %d\n", names[place], buffer.bytes,
            buffer.capacity, GPUSHIM_LENGTH(&buffer, uint32_t), buffer.device);
-    memset(data, 0xff, sizeof data);
+    memset(data, 0xff, sizeof(data));
     IS_OK(gpushim_buffer_get(&buffer, 2000, data, 1000, NULL));
     IS_OK(place == GPUSHIM_HOST ? GPUSHIM_OK : gpushim_stream_wait(NULL));
     app_expect(app_bytes_match(data, 1000, 7), "a resize lost data");
@@ -255,33 +255,33 @@ static void show_cache(void)
     for (uint32_t i = 0; i < 32; i++)
         words[i] = i * i;
     for (int i = 0; i < 4; i++)
-        IS_OK(gpushim_cache_take(&cache, &key, sizeof key, sizeof words, &taken[i]));
-    IS_OK(gpushim_buffer_put(&taken[0], 0, words, sizeof words, GPUSHIM_SYNC));
-    IS_OK(gpushim_buffer_get_slot(&taken[0], 31, sizeof word, &word, GPUSHIM_SYNC));
+        IS_OK(gpushim_cache_take(&cache, &key, sizeof(key), sizeof(words), &taken[i]));
+    IS_OK(gpushim_buffer_put(&taken[0], 0, words, sizeof(words), GPUSHIM_SYNC));
+    IS_OK(gpushim_buffer_get_slot(&taken[0], 31, sizeof(word), &word, GPUSHIM_SYNC));
     printf("slot 31: %u\n", word);
     tell("slot 32", gpushim_buffer_get_slot(&taken[0], 32, 4, &word, GPUSHIM_SYNC));
     tell("a slot far away",
          gpushim_buffer_get_slot(&taken[0], SIZE_MAX / 2, 4, &word, GPUSHIM_SYNC));
     for (int i = 0; i < 4; i++)
-        IS_OK(gpushim_cache_give(&cache, &key, sizeof key, &taken[i]));
+        IS_OK(gpushim_cache_give(&cache, &key, sizeof(key), &taken[i]));
     printf("idle: %zu, %zu bytes\n", cache.idle_count, cache.held_bytes);
-    tell("given twice", gpushim_cache_give(&cache, &key, sizeof key, &taken[0]));
-    IS_OK(gpushim_cache_take(&cache, &key, sizeof key, 8, &taken[0]));
-    IS_OK(gpushim_cache_take(&cache, &key, sizeof key, sizeof words, &taken[1]));
-    IS_OK(gpushim_cache_take(&cache, &key, sizeof key, sizeof words, &taken[2]));
+    tell("given twice", gpushim_cache_give(&cache, &key, sizeof(key), &taken[0]));
+    IS_OK(gpushim_cache_take(&cache, &key, sizeof(key), 8, &taken[0]));
+    IS_OK(gpushim_cache_take(&cache, &key, sizeof(key), sizeof(words), &taken[1]));
+    IS_OK(gpushim_cache_take(&cache, &key, sizeof(key), sizeof(words), &taken[2]));
     key.operation = 2;
-    IS_OK(gpushim_cache_take(&cache, &key, sizeof key, sizeof words, &taken[3]));
+    IS_OK(gpushim_cache_take(&cache, &key, sizeof(key), sizeof(words), &taken[3]));
     printf("hits %d, misses %d, rate %.3f\n", (int)cache.hits, (int)cache.misses,
            gpushim_cache_hit_rate(&cache));
     for (int i = 0; i < 4; i++) {
         key.operation = (uint32_t)i;
-        IS_OK(gpushim_cache_give(&cache, &key, sizeof key, &taken[i]));
+        IS_OK(gpushim_cache_give(&cache, &key, sizeof(key), &taken[i]));
     }
     printf("idle: %zu\n", cache.idle_count);
     key.operation = 9; /* nobody's: the idle ones of others stay */
-    IS_OK(gpushim_cache_take(&cache, &key, sizeof key, 8, &taken[0]));
+    IS_OK(gpushim_cache_take(&cache, &key, sizeof(key), 8, &taken[0]));
     printf("hits %d, idle: %zu\n", (int)cache.hits, cache.idle_count);
-    IS_OK(gpushim_cache_give(&cache, &key, sizeof key, &taken[0]));
+    IS_OK(gpushim_cache_give(&cache, &key, sizeof(key), &taken[0]));
     IS_OK(gpushim_cache_trim(&cache, 3600, &freed));
     printf("trimmed: %zu\n", freed);
     /* At the limit idle buffers of other keys go first. */
@@ -436,7 +436,7 @@ static void bad_buffers(struct gpushim_buffer *buffer, struct gpushim_buffer *fr
     const size_t bytes[2] = {10, SIZE_MAX - 100};
     void *sync = GPUSHIM_SYNC, *address;
 
-    memset(&out, 0x77, sizeof out);
+    memset(&out, 0x77, sizeof(out));
     before = out;
     IS_BAD(gpushim_buffer_create(NULL, GPUSHIM_DEVICE, 1, 0, 0));
     IS_BAD(gpushim_buffer_create(&out, GPUSHIM_DEVICE, 0, 0, 0));
@@ -454,7 +454,7 @@ static void bad_buffers(struct gpushim_buffer *buffer, struct gpushim_buffer *fr
     IS_BAD(gpushim_batch_create(&out, &out, bytes, 2, GPUSHIM_DEVICE, 0, 0));
     IS_BAD(gpushim_batch_create(&out, &out, bytes, 0, GPUSHIM_DEVICE, 0, 0));
     IS_BAD(gpushim_batch_create(&out, NULL, bytes, 1, GPUSHIM_DEVICE, 0, 0));
-    app_expect(memcmp(&out, &before, sizeof out) == 0, "a refused call wrote");
+    app_expect(memcmp(&out, &before, sizeof(out)) == 0, "a refused call wrote");
     IS_BAD(gpushim_buffer_copy(buffer, 90, buffer, 0, 11, sync));
     IS_BAD(gpushim_buffer_copy(buffer, 0, buffer, 90, 11, sync));
     IS_BAD(gpushim_buffer_copy(buffer, 0, buffer, 9, 10, sync));
@@ -674,7 +674,7 @@ static gpushim_result random_step(struct model *models, size_t count, uint64_t *
         written->bytes = 0;
         return gpushim_buffer_shrink(&to->buffer, app_random(state) % 2 * 3600, stream);
     case 3:
-        bytes = bytes < sizeof some ? bytes : sizeof some;
+        bytes = bytes < sizeof(some) ? bytes : sizeof(some);
         app_bytes_fill(some, bytes, value);
         result = gpushim_buffer_put(&to->buffer, dst, some, bytes, stream);
         if (result == GPUSHIM_OK)
@@ -961,8 +961,8 @@ static void rings(uint64_t state)
                     IS_OK(gpushim_stream_wait(streams.compute));
                 break;
             }
-            memcpy(found, slot.data, sizeof found);
-            expect_words(found, sizeof found, (uint32_t)read, 0);
+            memcpy(found, slot.data, sizeof(found));
+            expect_words(found, sizeof(found), (uint32_t)read, 0);
             IS_OK(gpushim_ring_pop(&up, GPUSHIM_SYNC));
             read++;
             break;
@@ -971,9 +971,9 @@ static void rings(uint64_t state)
     IS_OK(gpushim_stream_wait(streams.compute));
     printf("rings: %d down, %d up\n", (int)down.counts->popped, (int)up.counts->popped);
     for (int i = 0; i < MESSAGES; i++) {
-        IS_OK(gpushim_buffer_get(&log, (size_t)i * SLOT_WORDS * 4, found, sizeof found,
+        IS_OK(gpushim_buffer_get(&log, (size_t)i * SLOT_WORDS * 4, found, sizeof(found),
                                  GPUSHIM_SYNC));
-        expect_words(found, sizeof found, (uint32_t)i, 0);
+        expect_words(found, sizeof(found), (uint32_t)i, 0);
     }
     /* A kernel writes a slot by its address on the device: the slot's, or the ring's. */
     for (uint32_t turn = 0; turn < 2 * SLOTS; turn++) {
@@ -1073,7 +1073,7 @@ static void from_file(const char *path, size_t chunk)
     app_gpu_start();
     IS_OK(gpushim_streams_create(&streams));
     for (size_t i = 0; i < APP_COUNT(offsets); i++) {
-        memset(&reading, 0, sizeof reading);
+        memset(&reading, 0, sizeof(reading));
         IS_OK(gpushim_cache_create(&reading.cache, GPUSHIM_PINNED_HOST, 2, 0));
         IS_OK(gpushim_read_file(path, offsets[i], lengths[i], chunk,
                                 i % 2 ? streams.compute : GPUSHIM_SYNC, read_chunk,
@@ -1091,7 +1091,7 @@ static void from_file(const char *path, size_t chunk)
                             &all, &done));
     printf("collected: %016llx\n", (unsigned long long)add_bytes(0, all.data, done));
     IS_OK(gpushim_buffer_free(&all));
-    memset(&reading, 0, sizeof reading);
+    memset(&reading, 0, sizeof(reading));
     reading.stop = 2;
     IS_OK(gpushim_cache_create(&reading.cache, GPUSHIM_PINNED_HOST, 2, 0));
     tell("stopped", gpushim_read_file(path, 0, UINT64_MAX, 4096, streams.upload,
@@ -1117,9 +1117,9 @@ static gpushim_result look_at_file(void *user, struct gpushim_buffer *chunk,
         if (fstat(file, &open_file) != 0 || open_file.st_ino != wanted.st_ino ||
             open_file.st_dev != wanted.st_dev)
             continue;
-        snprintf(name, sizeof name, "/proc/self/fdinfo/%d", file);
+        snprintf(name, sizeof(name), "/proc/self/fdinfo/%d", file);
         info = fopen(name, "r");
-        while (info && fgets(line, sizeof line, info))
+        while (info && fgets(line, sizeof(line), info))
             if (strncmp(line, "flags:", 6) == 0)
                 is_direct = strtoul(line + 6, NULL, 8) & O_DIRECT;
         if (info)
@@ -1173,10 +1173,10 @@ static void odd_files(const char *folder)
     char *pages;
 
     app_gpu_start();
-    snprintf(path, sizeof path, "%s/odd.bin", folder);
-    app_bytes_fill(data, sizeof data, 3);
+    snprintf(path, sizeof(path), "%s/odd.bin", folder);
+    app_bytes_fill(data, sizeof(data), 3);
     file = open(path, O_CREAT | O_TRUNC | O_WRONLY, 0600);
-    app_expect(file >= 0 && write(file, data, sizeof data) == sizeof data, "a file");
+    app_expect(file >= 0 && write(file, data, sizeof(data)) == sizeof(data), "a file");
     APP_OK(close(file));
     expect_read(path, 0, 10001, GPUSHIM_OK, 0, 10000);
     expect_read(path, 9000, 5000, GPUSHIM_OK, 0, 1000);
@@ -1193,7 +1193,7 @@ static void odd_files(const char *folder)
     }
     APP_OK(unlink(path));
     APP_OK(pipe(ends));
-    snprintf(other, sizeof other, "/proc/self/fd/%d", ends[0]);
+    snprintf(other, sizeof(other), "/proc/self/fd/%d", ends[0]);
     expect_read(other, 0, 1, GPUSHIM_NOT_FOUND, ESPIPE, 0);
     APP_OK(close(ends[0]));
     APP_OK(close(ends[1]));
@@ -1220,7 +1220,7 @@ static void *take_and_give(void *number)
     app_gpu_thread();
     for (int i = 0; i < 200; i++) {
         char key = (char)(app_random(&state) % 3);
-        size_t bytes = 1 + app_random(&state) % sizeof data;
+        size_t bytes = 1 + app_random(&state) % sizeof(data);
         struct gpushim_buffer buffer;
         gpushim_result result =
             gpushim_cache_take(&shared_cache, &key, 1, bytes, &buffer);

@@ -24,11 +24,11 @@ uint64_t plugin_run(uint32_t seed)
 
     app_gpu_start();
     app_kernels_load(&kernels);
-    APP_OK(gpu_malloc(&block, sizeof words));
+    APP_OK(gpu_malloc(&block, sizeof(words)));
     app_fill(&kernels, block, APP_COUNT(words), seed, NULL);
     plugin_leak(2);
-    APP_OK(gpu_get(words, block, sizeof words));
+    APP_OK(gpu_get(words, block, sizeof(words)));
     APP_OK(gpu_free(block));
     app_kernels_unload(&kernels);
-    return app_checksum(APP_CHECKSUM, words, sizeof words);
+    return app_checksum(APP_CHECKSUM, words, sizeof(words));
 }

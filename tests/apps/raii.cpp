@@ -266,7 +266,7 @@ int main(int argc, char **argv)
     double found = 0;
     app_expect(gpushim_buffer_copy(device.get(), 0, host.get(), 0, host.bytes(),
                                    GPUSHIM_SYNC) == GPUSHIM_OK &&
-                   gpushim_buffer_get_slot(device.get(), 99, sizeof found, &found,
+                   gpushim_buffer_get_slot(device.get(), 99, sizeof(found), &found,
                                            GPUSHIM_SYNC) == GPUSHIM_OK,
                "copies");
     std::printf("number 99: %g\n", found);

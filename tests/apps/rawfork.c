@@ -36,7 +36,7 @@ static pid_t by_clone(void)
 static pid_t by_clone3(void)
 {
     uint64_t arguments[8] = {[4] = SIGCHLD}; /* struct clone_args */
-    pid_t child = (pid_t)syscall(SYS_clone3, arguments, sizeof arguments);
+    pid_t child = (pid_t)syscall(SYS_clone3, arguments, sizeof(arguments));
 
     return child < 0 ? by_clone() : child; /* before Linux 5.3, and in some containers */
 }
@@ -208,12 +208,12 @@ static void begins(void)
 
     app_gpu_start();
     app_kernels_load(&kernels);
-    APP_OK(gpu_malloc(&block, sizeof words));
+    APP_OK(gpu_malloc(&block, sizeof(words)));
     app_fill(&kernels, block, APP_COUNT(words), 1, NULL);
-    APP_OK(gpu_get(words, block, sizeof words));
+    APP_OK(gpu_get(words, block, sizeof(words)));
     APP_OK(gpu_free(block));
     printf("rawfork: a child computes %016llx\n",
-           (unsigned long long)app_checksum(APP_CHECKSUM, words, sizeof words));
+           (unsigned long long)app_checksum(APP_CHECKSUM, words, sizeof(words)));
     exit(9);
 }
 
@@ -244,7 +244,7 @@ static void with_shared_memory(void)
     pid_t child;
 
     fflush(stdout);
-    child = clone(share, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, NULL);
+    child = clone(share, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, NULL);
     app_expect(child > 0 && waitpid(child, &status, 0) == child, "waitpid");
     printf("rawfork: one that shares the memory: %#x\n", (unsigned)status);
 }
@@ -260,8 +260,8 @@ int main(int argc, char **argv)
     if (calls)
         with_child("before CUDA, one that uses it", begins);
     app_gpu_start();
-    APP_OK(gpu_malloc(&held, sizeof words));
-    APP_OK(gpu_set(held, 0, sizeof words));
+    APP_OK(gpu_malloc(&held, sizeof(words)));
+    APP_OK(gpu_set(held, 0, sizeof(words)));
     APP_OK(gpu_sync());
     with_child("one that leaves", leave);
     with_child("one that ends", end);
@@ -280,11 +280,11 @@ int main(int argc, char **argv)
     }
     app_kernels_load(&kernels);
     app_fill(&kernels, held, APP_COUNT(words), 3, NULL);
-    APP_OK(gpu_get(words, held, sizeof words));
+    APP_OK(gpu_get(words, held, sizeof(words)));
     APP_OK(gpu_free(held));
     app_kernels_unload(&kernels);
     app_gpu_stop();
     printf("rawfork: checksum %016llx\n",
-           (unsigned long long)app_checksum(APP_CHECKSUM, words, sizeof words));
+           (unsigned long long)app_checksum(APP_CHECKSUM, words, sizeof(words)));
     return 0;
 }

@@ -106,7 +106,7 @@ APP_FRAME static void wipe_stack(void)
 {
     volatile char room[65536];
 
-    for (size_t i = 0; i < sizeof room; i++)
+    for (size_t i = 0; i < sizeof(room); i++)
         room[i] = 0;
 }
 

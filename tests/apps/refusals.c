@@ -78,14 +78,14 @@ static bool device_failed(void)
     bool failed = false;
     ssize_t length;
 
-    while ((length = read(listening, text, sizeof text - 1)) > 0) {
+    while ((length = read(listening, text, sizeof(text) - 1)) > 0) {
         text[length] = '\0';
         for (char *line = text, *end; (end = strchr(line, '\n')) != NULL;
              line = end + 1) {
             *end = '\0';
             if (strstr(line, said)) {
                 failed = true;
-                made_code = atoi(strstr(line, said) + sizeof said - 1);
+                made_code = atoi(strstr(line, said) + sizeof(said) - 1);
             } else {
                 dprintf(speaking, "%s\n", line);
             }

@@ -189,9 +189,9 @@ static void uses(void)
     allocate();
     APP_OK(gpu_stream_create(&stream));
     release();
-    printf("read: %d\n", (int)gpu_get(byte, cache[0], sizeof byte));
+    printf("read: %d\n", (int)gpu_get(byte, cache[0], sizeof(byte)));
     forget_error();
-    printf("write: %d\n", (int)gpu_put(cache[1], byte, sizeof byte));
+    printf("write: %d\n", (int)gpu_put(cache[1], byte, sizeof(byte)));
     forget_error();
     printf("set: %d\n", (int)gpu_set(cache[0], 1, 64));
     forget_error();
@@ -209,7 +209,7 @@ static void uses(void)
     release(); /* the new one */
     APP_OK(gpu_free(other));
     resume();
-    APP_OK(gpu_get(byte, cache[0], sizeof byte));
+    APP_OK(gpu_get(byte, cache[0], sizeof(byte)));
     APP_OK(gpu_free(cache[0]));
     APP_OK(gpu_free(small));
     APP_OK(gpu_free(weights));

@@ -13,11 +13,11 @@ static uint64_t use(uint64_t sum, uint32_t seed)
     gpu_ptr block;
 
     app_kernels_load(&kernels);
-    APP_OK(gpu_malloc(&block, sizeof words));
+    APP_OK(gpu_malloc(&block, sizeof(words)));
     app_fill(&kernels, block, APP_COUNT(words), seed, NULL);
-    APP_OK(gpu_get(words, block, sizeof words));
+    APP_OK(gpu_get(words, block, sizeof(words)));
     APP_OK(gpu_free(block));
-    return app_checksum(sum, words, sizeof words);
+    return app_checksum(sum, words, sizeof(words));
 }
 
 APP_FRAME static gpu_ptr leave_small(void)

@@ -61,7 +61,7 @@ static void lane_close(struct lane *lane)
 
     APP_OK(gpu_stream_sync(lane->first));
     APP_OK(gpu_stream_sync(lane->second));
-    APP_OK(gpu_get(&wrong, lane->counter, sizeof wrong));
+    APP_OK(gpu_get(&wrong, lane->counter, sizeof(wrong)));
     add_wrong(wrong);
     APP_OK(gpu_free(lane->counter));
     APP_OK(gpu_stream_destroy(lane->first));

@@ -21,9 +21,9 @@ static void gpu_buffer(void)
 
     for (int i = 0; i < 1000; i++)
         numbers[i] = (float)i;
-    APP_OK(gpushim_buffer_create(&buffer, GPUSHIM_DEVICE, sizeof numbers, 0, 0));
-    APP_OK(gpushim_buffer_put(&buffer, 0, numbers, sizeof numbers, GPUSHIM_SYNC));
-    APP_OK(gpushim_buffer_get(&buffer, 0, found, sizeof found, GPUSHIM_SYNC));
+    APP_OK(gpushim_buffer_create(&buffer, GPUSHIM_DEVICE, sizeof(numbers), 0, 0));
+    APP_OK(gpushim_buffer_put(&buffer, 0, numbers, sizeof(numbers), GPUSHIM_SYNC));
+    APP_OK(gpushim_buffer_get(&buffer, 0, found, sizeof(found), GPUSHIM_SYNC));
     printf("GpuBuffer: %zu floats, %zu bytes, the last is %.0f\n",
            GPUSHIM_LENGTH(&buffer, float), buffer.bytes, found[999]);
 }
@@ -203,12 +203,12 @@ static void reduction_cache(void)
     APP_OK(gpushim_cache_create(&cache, GPUSHIM_DEVICE, 4, 0)); /* at most 4 a key */
     for (uint32_t i = 0; i < 10; i++) {
         key.operation = i < 5 ? SUM : MAX;
-        APP_OK(gpushim_cache_take(&cache, &key, sizeof key, 4 * 4, &buffer));
+        APP_OK(gpushim_cache_take(&cache, &key, sizeof(key), 4 * 4, &buffer));
         app_fill(&kernels, memory_of(&buffer), 4, i, streams.compute);
         APP_OK(gpushim_buffer_get_slot(&buffer, 2, 4, &result, streams.compute));
         APP_OK(gpushim_stream_wait(streams.compute));
         app_expect(result == gs_pattern(i, 2), "read_result");
-        APP_OK(gpushim_cache_give(&cache, &key, sizeof key, &buffer));
+        APP_OK(gpushim_cache_give(&cache, &key, sizeof(key), &buffer));
     }
     printf("ReductionBufferCache: hit rate %.1f\n", gpushim_cache_hit_rate(&cache));
     APP_OK(gpushim_cache_free(&cache));

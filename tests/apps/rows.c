@@ -351,7 +351,7 @@ static CUDA_MEM_ALLOC_NODE_PARAMS node_params(size_t bytes)
 {
     CUDA_MEM_ALLOC_NODE_PARAMS params;
 
-    memset(&params, 0, sizeof params);
+    memset(&params, 0, sizeof(params));
     params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
     params.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     params.bytesize = bytes;
@@ -378,7 +378,7 @@ static CUgraphNodeParams any_params(size_t bytes)
     CUDA_MEM_ALLOC_NODE_PARAMS params = node_params(bytes);
     CUgraphNodeParams any;
 
-    memset(&any, 0, sizeof any);
+    memset(&any, 0, sizeof(any));
     any.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
     any.alloc.poolProps = params.poolProps;
     any.alloc.bytesize = bytes;

@@ -57,8 +57,8 @@ int rows_ask(enum rows_wish wish, size_t bytes, struct rows_offer *out)
 {
     struct rows_request request = {wish, bytes};
 
-    app_peer_send(rows_exporter, &request, sizeof request, -1);
-    return app_peer_receive(rows_exporter, out, sizeof *out);
+    app_peer_send(rows_exporter, &request, sizeof(request), -1);
+    return app_peer_receive(rows_exporter, out, sizeof(*out));
 }
 
 CUmemoryPool rows_import_pool(int file)

@@ -66,8 +66,8 @@ static void export_all(const struct app_peer *peer)
     for (;;) {
         int file = -1;
 
-        app_peer_receive(peer, &request, sizeof request);
-        memset(&offer, 0, sizeof offer);
+        app_peer_receive(peer, &request, sizeof(request));
+        memset(&offer, 0, sizeof(offer));
         switch (request.wish) {
         case ROWS_BLOCK:
             export_block(request.bytes, &offer);
@@ -81,7 +81,7 @@ static void export_all(const struct app_peer *peer)
         case ROWS_END:
             return;
         }
-        app_peer_send(peer, &offer, sizeof offer, file);
+        app_peer_send(peer, &offer, sizeof(offer), file);
         if (file >= 0)
             close(file);
     }
@@ -124,7 +124,7 @@ int main(int argc, char **argv)
 
     app_peer_start(argv, &peer);
     run(argv[2], keep, &peer);
-    app_peer_send(&peer, &end, sizeof end, -1);
+    app_peer_send(&peer, &end, sizeof(end), -1);
     app_expect(app_peer_end(&peer), "end of the other process");
     return 0;
 }

@@ -75,7 +75,7 @@ static void find_all(const char *way)
     void *library = NULL;
     char soname[32];
 
-    snprintf(soname, sizeof soname, "libcudart.so.%d", CUDART_VERSION / 1000);
+    snprintf(soname, sizeof(soname), "libcudart.so.%d", CUDART_VERSION / 1000);
     if (strcmp(way, "linked") != 0)
         library = dlopen(soname, RTLD_NOW | RTLD_LOCAL);
     if (strcmp(way, "linked") != 0 && !library)
@@ -199,7 +199,7 @@ static int make_cudaIpcOpenMemHandle(struct rows_made *made)
     cudaIpcMemHandle_t handle;
 
     rows_ask(ROWS_BLOCK, made->bytes, &offer);
-    memcpy(&handle, &offer.block, sizeof handle);
+    memcpy(&handle, &offer.block, sizeof(handle));
     return ROW(cudaIpcOpenMemHandle)(&made->pointer, handle,
                                      cudaIpcMemLazyEnablePeerAccess);
 }
@@ -210,7 +210,7 @@ static int make_cudaMemPoolImportPointer(struct rows_made *made)
     cudaMemPool_t pool = rows_import_pool(rows_ask(ROWS_POOL, made->bytes, &offer));
     struct cudaMemPoolPtrExportData data;
 
-    memcpy(&data, &offer.pointer, sizeof data);
+    memcpy(&data, &offer.pointer, sizeof(data));
     return ROW(cudaMemPoolImportPointer)(&made->pointer, pool, &data);
 }
 
@@ -218,7 +218,7 @@ static int import(struct rows_made *made, cudaExternalMemory_t *out)
 {
     struct cudaExternalMemoryHandleDesc desc;
 
-    memset(&desc, 0, sizeof desc);
+    memset(&desc, 0, sizeof(desc));
     desc.type = cudaExternalMemoryHandleTypeOpaqueFd;
     desc.handle.fd = rows_file(made->bytes);
     desc.size = made->bytes;
@@ -240,7 +240,7 @@ static int make_cudaExternalMemoryGetMappedBuffer(struct rows_made *made)
     cudaExternalMemory_t memory;
     int code;
 
-    memset(&view, 0, sizeof view);
+    memset(&view, 0, sizeof(view));
     view.size = made->bytes;
     APP_OK(import(made, &memory));
     code = ROW(cudaExternalMemoryGetMappedBuffer)(&made->pointer, memory, &view);
@@ -255,7 +255,7 @@ static int make_cudaExternalMemoryGetMappedMipmappedArray(struct rows_made *made
     cudaExternalMemory_t memory;
     int code;
 
-    memset(&view, 0, sizeof view);
+    memset(&view, 0, sizeof(view));
     view.formatDesc = bytes_desc;
     view.extent = extent_of(made, 0);
     view.numLevels = 1;
@@ -270,7 +270,7 @@ static struct cudaMemAllocNodeParams node_params(size_t bytes)
 {
     struct cudaMemAllocNodeParams params;
 
-    memset(&params, 0, sizeof params);
+    memset(&params, 0, sizeof(params));
     params.poolProps.allocType = cudaMemAllocationTypePinned;
     params.poolProps.location.type = cudaMemLocationTypeDevice;
     params.bytesize = bytes;
@@ -299,7 +299,7 @@ static int make_cudaGraphAddNode(struct rows_made *made)
     cudaGraph_t graph;
     int code;
 
-    memset(&params, 0, sizeof params);
+    memset(&params, 0, sizeof(params));
     params.type = cudaGraphNodeTypeMemAlloc;
     params.alloc.poolProps = alloc.poolProps;
     params.alloc.bytesize = made->bytes;

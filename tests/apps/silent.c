@@ -57,9 +57,9 @@ static int trimmers(void)
         char path[300], name[32] = "";
         FILE *file;
 
-        snprintf(path, sizeof path, "/proc/self/task/%s/comm", entry->d_name);
+        snprintf(path, sizeof(path), "/proc/self/task/%s/comm", entry->d_name);
         file = fopen(path, "r");
-        if (file && fgets(name, sizeof name, file))
+        if (file && fgets(name, sizeof(name), file))
             found += strcmp(name, "gpushim-trim\n") == 0;
         if (file)
             fclose(file);

@@ -78,7 +78,7 @@ APP_FRAME static void leak_graph(void)
     gpu_exec exec;
     gpu_node alloc;
 
-    memset(&params, 0, sizeof params);
+    memset(&params, 0, sizeof(params));
     params.poolProps.allocType = GPU_ALLOC_PINNED;
     params.poolProps.location.type = GPU_PLACE_DEVICE;
     params.bytesize = 9000;

@@ -189,7 +189,7 @@ APP_FRAME static void get_unaligned(void)
 
     APP_OK(gpu_set(arena, 13, ARENA));
     APP_OK(gpu_sync());
-    for (size_t i = 0; i < sizeof off / sizeof *off; i++)
+    for (size_t i = 0; i < sizeof(off) / sizeof(*off); i++)
         APP_OK(gpu_get(pinned + off[i].to, /* SLOW: get_unaligned */
                        at((size_t)off[i].from), APP_MIB));
     app_expect(pinned[APP_MIB - 1] == 13, "data of an unaligned copy");

@@ -76,7 +76,7 @@ int main(void)
 
     app_gpu_start();
     app_kernels_load(&kernels);
-    APP_OK(gpu_malloc(&held, sizeof words));
+    APP_OK(gpu_malloc(&held, sizeof(words)));
     app_fill(&kernels, held, APP_COUNT(words), 3, NULL);
     fflush(stdout);
     missing_program();
@@ -86,11 +86,11 @@ int main(void)
     forked_program();
     fflush(stdout);
     spawned_program();
-    APP_OK(gpu_get(words, held, sizeof words));
+    APP_OK(gpu_get(words, held, sizeof(words)));
     APP_OK(gpu_free(held));
     app_kernels_unload(&kernels);
     app_gpu_stop();
     printf("vfork: checksum %016llx\n",
-           (unsigned long long)app_checksum(APP_CHECKSUM, words, sizeof words));
+           (unsigned long long)app_checksum(APP_CHECKSUM, words, sizeof(words)));
     return 0;
 }

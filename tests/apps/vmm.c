@@ -23,20 +23,20 @@ static uint64_t use_mapping(uint64_t sum, const struct app_kernels *kernels,
 
     APP_OK(CU(cuMemGetAllocationGranularity)(&grain, &prop,
                                              CU_MEM_ALLOC_GRANULARITY_MINIMUM));
-    bytes = (sizeof words + grain - 1) / grain * grain;
+    bytes = (sizeof(words) + grain - 1) / grain * grain;
     APP_OK(CU(cuMemAddressReserve)(&mapped, bytes, 0, 0, 0));
     APP_OK(CU(cuMemCreate)(&handle, bytes, &prop, 0));
     APP_OK(CU(cuMemMap)(mapped, bytes, 0, handle, 0));
     APP_OK(CU(cuMemRelease)(handle));
     APP_OK(CU(cuMemSetAccess)(mapped, bytes, &access, 1));
-    APP_OK(CU(cuMemAlloc)(&block, sizeof words));
+    APP_OK(CU(cuMemAlloc)(&block, sizeof(words)));
     app_fill(kernels, mapped, COUNT, seed, NULL);
     app_copy(kernels, block, mapped, COUNT, NULL);
-    APP_OK(CU(cuMemcpyDtoH)(words, block, sizeof words));
+    APP_OK(CU(cuMemcpyDtoH)(words, block, sizeof(words)));
     APP_OK(CU(cuMemFree)(block));
     APP_OK(CU(cuMemUnmap)(mapped, bytes));
     APP_OK(CU(cuMemAddressFree)(mapped, bytes));
-    return app_checksum(sum, words, sizeof words);
+    return app_checksum(sum, words, sizeof(words));
 }
 
 static bool supported(void)

@@ -158,7 +158,7 @@ static void told(int number)
     static const char text[] = "windows: the program's own handler\n";
 
     (void)number;
-    (void)!write(STDOUT_FILENO, text, sizeof text - 1);
+    (void)!write(STDOUT_FILENO, text, sizeof(text) - 1);
 }
 
 static void let_a_child_get_it(void)

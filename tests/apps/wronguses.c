@@ -147,7 +147,7 @@ static void long_lists(const CUstreamBatchMemOpParams *list)
     CUgraphNode node;
     CUgraph graph;
 
-    memset(&params, 0, sizeof params);
+    memset(&params, 0, sizeof(params));
     params.ctx = context;
     params.count = 1u << 30;
     params.paramArray = (CUstreamBatchMemOpParams *)list;
@@ -163,7 +163,7 @@ static void words(CUdeviceptr at, CUdeviceptr right)
 {
     CUstreamBatchMemOpParams list[2];
 
-    memset(list, 0, sizeof list);
+    memset(list, 0, sizeof(list));
     list[0].operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
     list[0].writeValue.address = right;
     list[1].operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
@@ -181,8 +181,8 @@ static void textures(CUdeviceptr at, size_t bytes)
     CUDA_TEXTURE_DESC how;
     CUtexObject texture;
 
-    memset(&from, 0, sizeof from);
-    memset(&how, 0, sizeof how);
+    memset(&from, 0, sizeof(from));
+    memset(&how, 0, sizeof(how));
     from.resType = CU_RESOURCE_TYPE_LINEAR;
     from.res.linear.devPtr = at;
     from.res.linear.format = CU_AD_FORMAT_FLOAT;

@@ -250,8 +250,8 @@ static void caches(unsigned long count)
 
     check((CUresult)gpushim_cache_create(&cache, GPUSHIM_HOST, 1, 0), "a cache");
     for (unsigned long i = 0; i < count; i++) {
-        check((CUresult)gpushim_cache_take(&cache, &i, sizeof i, 64, &buffer), "take");
-        check((CUresult)gpushim_cache_give(&cache, &i, sizeof i, &buffer), "give");
+        check((CUresult)gpushim_cache_take(&cache, &i, sizeof(i), 64, &buffer), "take");
+        check((CUresult)gpushim_cache_give(&cache, &i, sizeof(i), &buffer), "give");
     }
     check((CUresult)gpushim_cache_free(&cache), "its end");
 }

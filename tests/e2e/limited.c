@@ -97,7 +97,7 @@ int main(int argc, char **argv)
     signal(SIGTTOU, SIG_IGN);
     sigemptyset(&signals);
     sigaddset(&signals, SIGCHLD);
-    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
         sigaddset(&signals, ends[i]);
     sigprocmask(SIG_BLOCK, &signals, &before);
     child = fork();

@@ -110,7 +110,7 @@ static const struct counted table[] = {
 #undef COUNT_CALL
 };
 
-#define TABLE_LENGTH (sizeof table / sizeof table[0])
+#define TABLE_LENGTH (sizeof(table) / sizeof(table[0]))
 
 typedef void *dlsym_fn(void *handle, const char *name);
 typedef int proc_fn(const char *name, void **out, int version, uint64_t flags);

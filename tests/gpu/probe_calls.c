@@ -112,7 +112,7 @@ static CUresult launch_and_wait(void)
  */
 static void cell_cost(const char *name, CUresult (*call)(void))
 {
-    struct probe_samples *samples = calloc(1, sizeof *samples);
+    struct probe_samples *samples = calloc(1, sizeof(*samples));
     CUresult code = CUDA_SUCCESS;
 
     if (!samples)
@@ -372,7 +372,7 @@ static void ask_where(const char *row, enum probe_kind kind)
             probe_cell_quiet(cases[i].name, "no");
             at_once++;
         }
-        probe_name_suffix(quiet, sizeof quiet, cases[i].name, "_ns");
+        probe_name_suffix(quiet, sizeof(quiet), cases[i].name, "_ns");
         probe_cell_quiet_number(quiet, (double)outcome.ns);
     }
     probe_cell_number("not_waiting", at_once);

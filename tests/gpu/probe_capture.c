@@ -217,7 +217,7 @@ static CUresult make_as(enum who who, const struct call *call)
 
 static void prepare(const struct call *call)
 {
-    memset(&stage, 0, sizeof stage);
+    memset(&stage, 0, sizeof(stage));
     PROBE_OK(driver.cuCtxGetCurrent(&stage.context));
     PROBE_OK(driver.cuStreamCreate(&stage.captured, CU_STREAM_DEFAULT));
     PROBE_OK(driver.cuStreamCreate(&stage.other, CU_STREAM_NON_BLOCKING));
@@ -282,17 +282,17 @@ static void table_group(const struct result *results, bool *shown, size_t first)
     char label[24], other[24], names[56] = "";
     size_t used = 0;
 
-    label_of(&results[first], label, sizeof label);
+    label_of(&results[first], label, sizeof(label));
     for (size_t i = first; i < GS_ARRAY_LEN(calls); i++) {
-        label_of(&results[i], other, sizeof other);
+        label_of(&results[i], other, sizeof(other));
         if (shown[i] || strcmp(label, other) != 0)
             continue;
         shown[i] = true;
-        if (strlen(label) + 2 + used + strlen(calls[i].name) >= sizeof names) {
+        if (strlen(label) + 2 + used + strlen(calls[i].name) >= sizeof(names)) {
             probe_cell_table(label, "%s", names);
             used = 0;
         }
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s",
+        used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",
                                  used ? "," : "", calls[i].name);
     }
     probe_cell_table(label, "%s", names);
@@ -306,9 +306,9 @@ static void write_row(const struct result *results)
     for (size_t i = 0; i < GS_ARRAY_LEN(calls); i++) {
         char label[24], quiet[64];
 
-        label_of(&results[i], label, sizeof label);
+        label_of(&results[i], label, sizeof(label));
         probe_cell_quiet(calls[i].name, "%s", label);
-        probe_name_suffix(quiet, sizeof quiet, calls[i].name, "_end");
+        probe_name_suffix(quiet, sizeof(quiet), calls[i].name, "_end");
         probe_cell_quiet_number(quiet, (double)results[i].end);
         shown[i] = strcmp(label, "0") == 0;
         all_well = all_well && shown[i];

@@ -126,7 +126,7 @@ static void row_contents(const struct kind *kind, bool again)
 {
     char name[32];
 
-    probe_name_suffix(name, sizeof name, kind->name, again ? " again" : " fresh");
+    probe_name_suffix(name, sizeof(name), kind->name, again ? " again" : " fresh");
     probe_row_begin(name, "answer");
     for (size_t i = 0; i < GS_ARRAY_LEN(sizes); i++) {
         CUdeviceptr neighbour = again ? kind->alloc(sizes[i]) : 0;

@@ -215,7 +215,7 @@ static void write_row(const struct probe_cost_way *way, enum setting setting, si
 {
     char name[48], cell[48];
 
-    snprintf(name, sizeof name, "%s %s", way->calls[call].verb, settings[setting]);
+    snprintf(name, sizeof(name), "%s %s", way->calls[call].verb, settings[setting]);
     probe_row_begin(name, "ns");
     for (size_t i = 0; i < column_count; i++) {
         const char *size = probe_size_text(columns[i].bytes);
@@ -224,9 +224,9 @@ static void write_row(const struct probe_cost_way *way, enum setting setting, si
             probe_cell_number(size, columns[i].costs[setting][call].median);
         else
             probe_cell_quiet_number(size, columns[i].costs[setting][call].median);
-        snprintf(cell, sizeof cell, "%s_p99", size);
+        snprintf(cell, sizeof(cell), "%s_p99", size);
         probe_cell_quiet_number(cell, columns[i].costs[setting][call].p99);
-        snprintf(cell, sizeof cell, "%s_n", size);
+        snprintf(cell, sizeof(cell), "%s_n", size);
         probe_cell_quiet_number(cell, (double)columns[i].costs[setting][call].samples);
     }
     if (!row_in_table(way, setting, call))
@@ -251,7 +251,7 @@ static void leave_out(size_t bytes)
 {
     size_t used = strlen(left_out);
 
-    snprintf(left_out + used, sizeof left_out - used, "%s%s", used ? " " : "",
+    snprintf(left_out + used, sizeof(left_out) - used, "%s%s", used ? " " : "",
              probe_size_text(bytes));
 }
 

@@ -33,12 +33,12 @@ void probe_counted_process(const char *question)
         return;
     if (getenv("LD_PRELOAD"))
         probe_not_supported("%s was not loaded", library);
-    length = readlink("/proc/self/exe", path, sizeof path - sizeof library - 1);
+    length = readlink("/proc/self/exe", path, sizeof(path) - sizeof(library) - 1);
     if (length <= 0)
         probe_not_supported("this program's own path is not known");
     path[length] = '\0';
     slash = strrchr(path, '/');
-    snprintf(slash ? slash + 1 : path, sizeof library, "%s", library);
+    snprintf(slash ? slash + 1 : path, sizeof(library), "%s", library);
     if (access(path, R_OK) != 0)
         probe_not_supported("%s is not beside this program", library);
     setenv("LD_PRELOAD", path, 1);

@@ -24,7 +24,7 @@ static const char *find_calls(void)
 #define PROBE_NEEDED(symbol)                                                             \
     driver.symbol = (__typeof__(driver.symbol))dlsym(library, #symbol);                  \
     if (!driver.symbol)                                                                  \
-        snprintf(missing, sizeof missing, "the driver has no %s", #symbol);
+        snprintf(missing, sizeof(missing), "the driver has no %s", #symbol);
 #define PROBE_MAYBE(symbol)                                                              \
     driver.symbol = (__typeof__(driver.symbol))dlsym(library, #symbol);
 #include "probe_driver.def"
@@ -39,12 +39,12 @@ static void find_identity(void)
     CUuuid uuid;
     Dl_info where;
 
-    memset(&uuid, 0, sizeof uuid);
+    memset(&uuid, 0, sizeof(uuid));
     if (driver.cuDeviceGetUuid(&uuid, 0) == CUDA_SUCCESS)
         simulated = memcmp(uuid.bytes, "cudasim", 7) == 0;
     if (dladdr((void *)driver.cuInit, &where) && where.dli_fname)
         if (!realpath(where.dli_fname, path))
-            snprintf(path, sizeof path, "%s", where.dli_fname);
+            snprintf(path, sizeof(path), "%s", where.dli_fname);
 }
 
 const char *probe_driver_load(void)
@@ -56,7 +56,7 @@ const char *probe_driver_load(void)
 
     library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!library) {
-        snprintf(why, sizeof why, "%s", dlerror());
+        snprintf(why, sizeof(why), "%s", dlerror());
         return why;
     }
     missing = find_calls();
@@ -66,7 +66,7 @@ const char *probe_driver_load(void)
     if (code == CUDA_SUCCESS)
         code = driver.cuDeviceGetCount(&count);
     if (code != CUDA_SUCCESS || count < 1) {
-        snprintf(why, sizeof why, "no device: code %d, %d devices", (int)code, count);
+        snprintf(why, sizeof(why), "no device: code %d, %d devices", (int)code, count);
         return why;
     }
     find_identity();
@@ -123,7 +123,7 @@ const char *probe_code_name(CUresult code)
     if (driver.cuGetErrorName && driver.cuGetErrorName(code, &name) == CUDA_SUCCESS &&
         name)
         return strncmp(name, "CUDA_ERROR_", 11) == 0 ? name + 11 : name;
-    snprintf(number, sizeof number, "%d", (int)code);
+    snprintf(number, sizeof(number), "%d", (int)code);
     return number;
 }
 
@@ -149,7 +149,7 @@ static void find_cpu(char *out, size_t size)
     snprintf(out, size, "unknown");
     if (!file)
         return;
-    while (fgets(line, sizeof line, file)) {
+    while (fgets(line, sizeof(line), file)) {
         char *value = strchr(line, ':');
 
         if (strncmp(line, "model name", 10) != 0 || !value)
@@ -183,14 +183,14 @@ bool probe_machine_print(void)
     int api = 0, count = 0;
     size_t bytes = 0;
 
-    driver.cuDeviceGetName(name, sizeof name - 1, 0);
+    driver.cuDeviceGetName(name, sizeof(name) - 1, 0);
     driver.cuDriverGetVersion(&api);
     driver.cuDeviceGetCount(&count);
     driver.cuDeviceTotalMem_v2(&bytes, 0);
-    find_driver_version(version, sizeof version);
-    find_cpu(cpu, sizeof cpu);
+    find_driver_version(version, sizeof(version));
+    find_cpu(cpu, sizeof(cpu));
     if (uname(&system) != 0)
-        memset(&system, 0, sizeof system);
+        memset(&system, 0, sizeof(system));
     plain_text(name);
     plain_text(version);
     plain_text(cpu);

@@ -72,9 +72,9 @@ static void cell_cover(const char *name, record_fn *record, CUcontext context)
         probe_cell_text(name, "not_covered");
     else
         probe_cell_code(name, seen);
-    probe_name_suffix(quiet, sizeof quiet, name, "_record_ns");
+    probe_name_suffix(quiet, sizeof(quiet), name, "_record_ns");
     probe_cell_quiet_number(quiet, (double)ns);
-    probe_name_suffix(quiet, sizeof quiet, name, "_after_sync");
+    probe_name_suffix(quiet, sizeof(quiet), name, "_after_sync");
     probe_cell_quiet(quiet, "%s", probe_code_name(at_sync));
     PROBE_OK(driver.cuEventDestroy_v2(event));
 }
@@ -279,7 +279,7 @@ void probe_ask_event_cost(void)
 {
     static struct probe_place places[MAX_STREAMS]; /* the thread that asks */
     CUcontext context = probe_context();
-    struct timed *timed = calloc(1, sizeof *timed);
+    struct timed *timed = calloc(1, sizeof(*timed));
     record_fn *record = find_record();
     CUevent event = new_event();
     CUresult code = record(context, event);

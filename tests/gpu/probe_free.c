@@ -151,7 +151,7 @@ static void cell_answer(const struct probe_case *item,
         probe_cell_quiet(item->name, "%s", outcome->waited ? "wait" : "no");
     else
         probe_cell_text(item->name, "%s", outcome->waited ? "wait" : "no");
-    probe_name_suffix(quiet, sizeof quiet, item->name, "_ns");
+    probe_name_suffix(quiet, sizeof(quiet), item->name, "_ns");
     probe_cell_quiet_number(quiet, (double)outcome->ns);
 }
 
@@ -192,7 +192,7 @@ static void row_spun(const char *row, const struct probe_case *cases, size_t cou
             probe_cell_quiet_number(cases[i].name, (double)outcome.ns);
         else
             probe_cell_number(cases[i].name, (double)outcome.ns);
-        probe_name_suffix(quiet, sizeof quiet, cases[i].name, "_kernel_over");
+        probe_name_suffix(quiet, sizeof(quiet), cases[i].name, "_kernel_over");
         probe_cell_quiet(quiet, "%s", outcome.waited ? "yes" : "no");
         agree = agree && outcome.waited == waits[i];
     }

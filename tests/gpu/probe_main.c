@@ -58,7 +58,7 @@ void probe_not_supported(const char *format, ...)
     char why[256];
 
     va_start(arguments, format);
-    vsnprintf(why, sizeof why, format, arguments);
+    vsnprintf(why, sizeof(why), format, arguments);
     va_end(arguments);
     probe_row_last("not supported", "%s", why);
     leave(0);
@@ -71,7 +71,7 @@ void probe_failed(const char *format, ...)
     char why[256];
 
     va_start(arguments, format);
-    vsnprintf(why, sizeof why, format, arguments);
+    vsnprintf(why, sizeof(why), format, arguments);
     va_end(arguments);
     probe_row_last("failed", "%s", why);
     leave(ENDS_FAILED);
@@ -92,7 +92,7 @@ void probe_check(CUresult code, const char *call)
 
     if (code == CUDA_SUCCESS)
         return;
-    name_of_call(call, name, sizeof name);
+    name_of_call(call, name, sizeof(name));
     if (code == CUDA_ERROR_NOT_SUPPORTED)
         probe_not_supported("%s answers NOT_SUPPORTED", name);
     probe_failed("%s answers %s", name, probe_code_name(code));
@@ -137,7 +137,7 @@ static void catch_signals(void)
     static const int crashes[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
     struct sigaction action;
 
-    memset(&action, 0, sizeof action);
+    memset(&action, 0, sizeof(action));
     action.sa_handler = on_signal;
     action.sa_flags = SA_NODEFER;
     for (size_t i = 0; i < GS_ARRAY_LEN(ends); i++)

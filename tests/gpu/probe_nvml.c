@@ -73,7 +73,7 @@ bool probe_nvml_used(size_t *out_bytes)
         return false;
     by_bus = (nvml_by_bus_fn *)dlsym(library, "nvmlDeviceGetHandleByPciBusId_v2");
     get = (nvml_memory_fn *)dlsym(library, "nvmlDeviceGetMemoryInfo");
-    if (by_bus && get && driver.cuDeviceGetPCIBusId(bus, sizeof bus, 0) == CUDA_SUCCESS)
+    if (by_bus && get && driver.cuDeviceGetPCIBusId(bus, sizeof(bus), 0) == CUDA_SUCCESS)
         known = by_bus(bus, &device) == 0 && get(device, &memory) == 0;
     if (known)
         *out_bytes = (size_t)memory.used;

@@ -52,7 +52,7 @@ static void put(struct text *text, const char *format, ...) GS_PRINTF(2, 3);
 
 static void put(struct text *text, const char *format, ...)
 {
-    size_t room = sizeof text->chars - text->used;
+    size_t room = sizeof(text->chars) - text->used;
     va_list arguments;
     int length;
 
@@ -108,7 +108,7 @@ const char *probe_size_text(size_t bytes)
         rest /= 1024;
         units++;
     }
-    snprintf(text, sizeof texts[0], "%zu%c", rest, *units);
+    snprintf(text, sizeof(texts[0]), "%zu%c", rest, *units);
     return text;
 }
 
@@ -148,11 +148,11 @@ void probe_row_begin(const char *plain, const char *unit)
 {
     char name[64];
 
-    probe_name_suffix(name, sizeof name, label, plain);
+    probe_name_suffix(name, sizeof(name), label, plain);
     pthread_mutex_lock(&row_lock);
-    memset(&row, 0, sizeof row);
+    memset(&row, 0, sizeof(row));
     row.open = true;
-    snprintf(row.unit, sizeof row.unit, "%s", unit);
+    snprintf(row.unit, sizeof(row.unit), "%s", unit);
     row.first = true;
     put(&row.json,
         "{\"part\":\"probe\",\"question\":\"%s\",\"row\":\"%s\",\"status\":\"measured\","
@@ -207,7 +207,7 @@ void probe_cell_number(const char *cell, double value)
 
     pthread_mutex_lock(&row_lock);
     json_number(cell, value);
-    number_text(text, sizeof text, value);
+    number_text(text, sizeof(text), value);
     table_cell(cell, text);
     pthread_mutex_unlock(&row_lock);
 }
@@ -218,7 +218,7 @@ void probe_cell_text(const char *cell, const char *format, ...)
     char text[512];
 
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
     make_plain(text);
     pthread_mutex_lock(&row_lock);
@@ -234,7 +234,7 @@ void probe_cell_quiet(const char *cell, const char *format, ...)
     char text[1024];
 
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
     make_plain(text);
     pthread_mutex_lock(&row_lock);
@@ -249,7 +249,7 @@ void probe_cell_table(const char *cell, const char *format, ...)
     char text[512];
 
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
     make_plain(text);
     pthread_mutex_lock(&row_lock);
@@ -268,7 +268,7 @@ void probe_cell_code(const char *cell, CUresult code)
 {
     char number[16];
 
-    snprintf(number, sizeof number, "%d", (int)code);
+    snprintf(number, sizeof(number), "%d", (int)code);
     pthread_mutex_lock(&row_lock);
     json_name(cell);
     put(&row.json, "\"%s\"", probe_code_name(code));
@@ -282,7 +282,7 @@ void probe_row_note(const char *format, ...)
 
     va_start(arguments, format);
     pthread_mutex_lock(&row_lock);
-    vsnprintf(row.note, sizeof row.note, format, arguments);
+    vsnprintf(row.note, sizeof(row.note), format, arguments);
     make_plain(row.note);
     pthread_mutex_unlock(&row_lock);
     va_end(arguments);
@@ -333,7 +333,7 @@ void probe_row_status(const char *name, const char *status, const char *format, 
     char why[512];
 
     va_start(arguments, format);
-    vsnprintf(why, sizeof why, format, arguments);
+    vsnprintf(why, sizeof(why), format, arguments);
     va_end(arguments);
     make_plain(why);
     pthread_mutex_lock(&row_lock);
@@ -348,13 +348,13 @@ void probe_row_last(const char *status, const char *format, ...)
     char why[512];
 
     va_start(arguments, format);
-    vsnprintf(why, sizeof why, format, arguments);
+    vsnprintf(why, sizeof(why), format, arguments);
     va_end(arguments);
     make_plain(why);
     pthread_mutex_lock(&row_lock);
     if (!closed) {
         if (row.open && !row.first) {
-            snprintf(row.note, sizeof row.note, "ended early: later cells are missing");
+            snprintf(row.note, sizeof(row.note), "ended early: later cells are missing");
             write_row();
         }
         write_status("-", status, why);

@@ -136,7 +136,7 @@ static void watch_falls(size_t bytes, size_t count, struct falls *out)
 {
     size_t before = probe_free_bytes(), last_at = 0;
 
-    memset(out, 0, sizeof *out);
+    memset(out, 0, sizeof(*out));
     for (size_t i = 0; i < count; i++) {
         size_t now;
 
@@ -175,7 +175,7 @@ static void row_granularity(void)
         char quiet[32];
 
         cell_size(&sizes[i], (double)falls[i].apart);
-        probe_name_suffix(quiet, sizeof quiet, sizes[i].name, "_bytes_in_all");
+        probe_name_suffix(quiet, sizeof(quiet), sizes[i].name, "_bytes_in_all");
         probe_cell_quiet_number(quiet, (double)falls[i].all);
     }
     probe_row_note("allocations from the first change to the second; 0: no second one");
@@ -212,9 +212,9 @@ static void cell_order(const char *name, size_t bytes)
             if (blocks[j] == again[i])
                 found = j;
         if (found < KEPT)
-            snprintf(text + used, sizeof text - used, "%s%zu", i ? "," : "", found);
+            snprintf(text + used, sizeof(text) - used, "%s%zu", i ? "," : "", found);
         else
-            snprintf(text + used, sizeof text - used, "%snew", i ? "," : "");
+            snprintf(text + used, sizeof(text) - used, "%snew", i ? "," : "");
     }
     for (size_t i = 0; i < GS_ARRAY_LEN(freed); i++)
         blocks[freed[i]] = again[i];

@@ -136,9 +136,9 @@ static void cell_pair(const char *name, uint64_t calls, uint64_t activities)
 
     probe_cell_text(name, "%llu/%llu", (unsigned long long)calls,
                     (unsigned long long)activities);
-    probe_name_suffix(quiet, sizeof quiet, name, "_calls");
+    probe_name_suffix(quiet, sizeof(quiet), name, "_calls");
     probe_cell_quiet_number(quiet, (double)calls);
-    probe_name_suffix(quiet, sizeof quiet, name, "_on_gpu");
+    probe_name_suffix(quiet, sizeof(quiet), name, "_on_gpu");
     probe_cell_quiet_number(quiet, (double)activities);
 }
 
@@ -175,7 +175,7 @@ static void driver_work(void)
     for (int i = 0; i < TIMES; i++) {
         PROBE_OK(probe_launch_empty(&place));
         PROBE_OK(driver.cuMemsetD32_v2(block, 1, BYTES / 4));
-        PROBE_OK(driver.cuMemcpyDtoH_v2(&word, block, sizeof word));
+        PROBE_OK(driver.cuMemcpyDtoH_v2(&word, block, sizeof(word)));
     }
     end_count("driver");
     PROBE_OK(driver.cuMemFree_v2(block));

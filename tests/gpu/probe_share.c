@@ -61,12 +61,12 @@ static void open_one(CUipcMemHandle handle, struct answer *out)
     CUdeviceptr block = 0, base = 0;
     size_t bytes = 0;
 
-    memset(out, 0, sizeof *out);
+    memset(out, 0, sizeof(*out));
     out->code = (int)driver.cuIpcOpenMemHandle_v2(&block, handle,
                                                   CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
     if (out->code != 0)
         return;
-    PROBE_OK(driver.cuMemcpyDtoH_v2(&out->word, block, sizeof out->word));
+    PROBE_OK(driver.cuMemcpyDtoH_v2(&out->word, block, sizeof(out->word)));
     if (driver.cuMemGetAddressRange_v2(&base, &bytes, block) == CUDA_SUCCESS) {
         out->size = bytes;
         out->offset = (long long)(block - base);
@@ -84,9 +84,9 @@ int probe_ipc_child(void)
     if (out < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0 || probe_driver_load())
         return 3;
     probe_context();
-    while (read_all(STDIN_FILENO, &handle, sizeof handle)) {
+    while (read_all(STDIN_FILENO, &handle, sizeof(handle))) {
         open_one(handle, &answer);
-        if (!write_all(out, &answer, sizeof answer))
+        if (!write_all(out, &answer, sizeof(answer)))
             return 1;
     }
     return 0;
@@ -142,7 +142,7 @@ static size_t bytes_that_differ(const struct exported *a, const struct exported 
 {
     size_t differ = 0;
 
-    for (size_t i = 0; i < sizeof a->handle.reserved; i++)
+    for (size_t i = 0; i < sizeof(a->handle.reserved); i++)
         differ += a->handle.reserved[i] != b->handle.reserved[i];
     return differ;
 }
@@ -151,7 +151,7 @@ static size_t bytes_that_differ(const struct exported *a, const struct exported 
 static size_t zero_ranges(const struct exported *list, size_t count, char *out,
                           size_t size)
 {
-    size_t zeros = 0, used = 0, length = sizeof list->handle.reserved;
+    size_t zeros = 0, used = 0, length = sizeof(list->handle.reserved);
 
     out[0] = '\0';
     for (size_t i = 0, start = 0; i <= length; i++) {
@@ -179,7 +179,7 @@ static size_t most_bytes_used(const struct exported *list, size_t count)
     for (size_t i = 0; i < count; i++) {
         size_t used = 0;
 
-        for (size_t j = 0; j < sizeof list->handle.reserved; j++)
+        for (size_t j = 0; j < sizeof(list->handle.reserved); j++)
             used += list[i].code == CUDA_SUCCESS && list[i].handle.reserved[j] != 0;
         most = used > most ? used : most;
     }
@@ -189,14 +189,14 @@ static size_t most_bytes_used(const struct exported *list, size_t count)
 static void row_handles(const struct exported *list, size_t count)
 {
     char ranges[256];
-    size_t zeros = zero_ranges(list, count, ranges, sizeof ranges);
+    size_t zeros = zero_ranges(list, count, ranges, sizeof(ranges));
 
     probe_row_begin("bytes differing", "count");
     for (size_t i = 1; i < count; i++)
         if (list[0].code == CUDA_SUCCESS && list[i].code == CUDA_SUCCESS)
             probe_cell_number(list[i].name,
                               (double)bytes_that_differ(&list[0], &list[i]));
-    probe_cell_text("zero_in_all", "%zu of %zu", zeros, sizeof list->handle.reserved);
+    probe_cell_text("zero_in_all", "%zu of %zu", zeros, sizeof(list->handle.reserved));
     probe_cell_number("used_in_one_at_most", (double)most_bytes_used(list, count));
     probe_cell_quiet("zero_ranges", "%s", ranges);
     probe_row_note("against the handle of %s; zero bytes at %s", list[0].name, ranges);
@@ -215,7 +215,7 @@ static void cell_opened(const struct exported *item, const struct answer *answer
         probe_cell_text(item->name, "own");
     else
         probe_cell_text(item->name, "word_%x", answer->word);
-    probe_name_suffix(quiet, sizeof quiet, item->name, "_range");
+    probe_name_suffix(quiet, sizeof(quiet), item->name, "_range");
     probe_cell_quiet(quiet, "%lld of %llu bytes", answer->offset, answer->size);
 }
 
@@ -231,8 +231,8 @@ static void row_opened(const struct exported *list, size_t count, const uint32_t
 
         if (list[i].code != CUDA_SUCCESS)
             continue;
-        lost = !write_all(to, &list[i].handle, sizeof list[i].handle) ||
-               !read_all(from, &answer, sizeof answer);
+        lost = !write_all(to, &list[i].handle, sizeof(list[i].handle)) ||
+               !read_all(from, &answer, sizeof(answer));
         if (!lost)
             cell_opened(&list[i], &answer, words[i]);
     }
@@ -252,7 +252,7 @@ static void row_moved(const struct exported *from, uint32_t word)
 
     memset(moved.handle.reserved, 'G', ROOM);
     memcpy(moved.handle.reserved + ROOM, from->handle.reserved,
-           sizeof moved.handle.reserved - ROOM);
+           sizeof(moved.handle.reserved) - ROOM);
     row_opened(&moved, 1, &word);
 }
 
@@ -270,7 +270,7 @@ void probe_ask_ipc(void)
     PROBE_OK(driver.cuMemAlloc_v2(&large, LARGE_BYTES));
     PROBE_OK(driver.cuMemAlloc_v2(&small, SMALL_BYTES));
     PROBE_OK(driver.cuMemAlloc_v2(&next, SMALL_BYTES));
-    memset(list, 0, sizeof list);
+    memset(list, 0, sizeof(list));
     list[0].name = "large", list[0].address = large;
     list[1].name = "large+4K", list[1].address = large + INSIDE;
     list[2].name = "small", list[2].address = small;

@@ -42,7 +42,7 @@ double probe_samples_at(struct probe_samples *samples, double share)
 
     if (samples->count == 0)
         return 0;
-    qsort(samples->ns, samples->count, sizeof samples->ns[0], by_value);
+    qsort(samples->ns, samples->count, sizeof(samples->ns[0]), by_value);
     at = (size_t)(share * (double)(samples->count - 1) + 0.5);
     return (double)samples->ns[at];
 }

@@ -66,7 +66,7 @@ static void cell_touch(const struct touch *touch, enum keeping keeping, size_t b
 
 void probe_ask_touches(void)
 {
-    struct probe_samples *samples = calloc(1, sizeof *samples);
+    struct probe_samples *samples = calloc(1, sizeof(*samples));
 
     PROBE_NEED(cuMemAllocManaged);
     probe_context();
@@ -78,7 +78,8 @@ void probe_ask_touches(void)
         for (enum keeping keeping = NEW; keeping <= CLEARED; keeping++) {
             char name[32];
 
-            probe_name_suffix(name, sizeof name, touches[i].name, keeping_names[keeping]);
+            probe_name_suffix(name, sizeof(name), touches[i].name,
+                              keeping_names[keeping]);
             probe_row_begin(name, "ns");
             for (size_t j = 0; j < GS_ARRAY_LEN(sizes); j++)
                 cell_touch(&touches[i], keeping, sizes[j], samples);

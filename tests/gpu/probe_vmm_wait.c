@@ -114,7 +114,7 @@ static void ask(const char *row, enum probe_kind kind)
             probe_cell_code(cases[i].name, outcome.code);
         else
             probe_cell_text(cases[i].name, outcome.waited ? "wait" : "no");
-        probe_name_suffix(quiet, sizeof quiet, cases[i].name, "_ns");
+        probe_name_suffix(quiet, sizeof(quiet), cases[i].name, "_ns");
         probe_cell_quiet_number(quiet, (double)outcome.ns);
     }
     probe_row_note("wait: came back only after the kernel was let go at %d ms",

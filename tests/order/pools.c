@@ -316,7 +316,7 @@ PROGRAM(pools, managed_advised, RIGHT, "advice ends with the range it was given 
 #endif
     OK(cuMemFree(memory));
     next = managed_of(4096);
-    OK(cuMemRangeGetAttribute(&mostly_read, sizeof mostly_read,
+    OK(cuMemRangeGetAttribute(&mostly_read, sizeof(mostly_read),
                               CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, next, 4096));
     must(mostly_read == 0, "a new range has no advice");
     OK(cuMemFree(next));

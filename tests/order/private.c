@@ -58,7 +58,7 @@ PROGRAM(private, table_dlsym, RIGHT, "by an address of dlsym")
 
     must(driver != NULL, "the driver is loaded");
     found = dlsym(driver, "cuGetExportTable");
-    memcpy(&get, &found, sizeof get);
+    memcpy(&get, &found, sizeof(get));
     OK(cuCtxSynchronize());
     write_free_and_reuse(table_from(get));
 }
@@ -73,7 +73,7 @@ PROGRAM(private, table_proc, RIGHT, "by an address of cuGetProcAddress")
 #else
     OK(cuGetProcAddress("cuGetExportTable", &found, 3000, 0));
 #endif
-    memcpy(&get, &found, sizeof get);
+    memcpy(&get, &found, sizeof(get));
     OK(cuCtxSynchronize());
     write_free_and_reuse(table_from(get));
 }
@@ -87,7 +87,7 @@ static const struct cudasim_behind *table_of_a_library(void)
     void *library = dlopen(LAUNCHER, RTLD_NOW | RTLD_LOCAL), *found;
 
     must(library && (found = dlsym(library, "gs_launcher")), "the library is there");
-    memcpy(&find, &found, sizeof find);
+    memcpy(&find, &found, sizeof(find));
     return find();
 }
 
@@ -162,7 +162,7 @@ static void find_behind(const char *name, void *function)
     void *found = gs_behind_find(name);
 
     must(found != NULL, "the driver has the function");
-    memcpy(function, &found, sizeof found);
+    memcpy(function, &found, sizeof(found));
 }
 
 static CUgraphExec fill_graph(CUstream stream, CUdeviceptr memory)
@@ -211,7 +211,7 @@ PROGRAM(private, address_behind, RIGHT, "one that a look-up found there hands ou
     OK(cuCtxSynchronize());
     find_behind("cuGetProcAddress_v2", &get);
     OK(get("cuGraphLaunch", &found, 12000, 0, NULL));
-    memcpy(&launch, &found, sizeof found);
+    memcpy(&launch, &found, sizeof(found));
     launch_free_and_reuse(launch);
 }
 
@@ -255,7 +255,7 @@ PROGRAM(order, private_table, RIGHT, "a private table may launch in any stream")
 PROGRAM(order, launch_behind, RIGHT, "and so may a function found behind the library")
 {
     CUdeviceptr blocks[MANY];
-    struct cudasim_behind table = {.size = sizeof table};
+    struct cudasim_behind table = {.size = sizeof(table)};
 
     reuse_in(blocking_stream(), blocks);
     find_behind("cuLaunchKernel", &table.launch);

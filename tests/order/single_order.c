@@ -228,7 +228,7 @@ PROGRAM(order, exported, RIGHT, "exported memory is another process's to use")
 
     /* Not by a symbol of this program: its small blocks would not be pooled. */
     found = dlsym(RTLD_DEFAULT, "cuIpcGetMemHandle");
-    memcpy(&get, &found, sizeof get);
+    memcpy(&get, &found, sizeof(get));
     reuse(NULL, &blocks);
     OK(get(&handle, blocks.of[0]));
     must_be_quiet();

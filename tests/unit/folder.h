@@ -28,7 +28,7 @@ static inline void remove_folder(void)
 {
     char command[64];
 
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    snprintf(command, sizeof(command), "rm -rf '%s'", folder);
     cr_assert_eq(system(command), 0);
 }
 

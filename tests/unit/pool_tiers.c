@@ -67,7 +67,7 @@ Test(tiers, what_a_wait_makes_ready_is_the_threads_first)
     gs_heap_retire(bed.heap, gs_heap_retire_begin(bed.heap));
     bed_check(&bed);
     cr_assert_eq(bed_stats(&bed).pending_bytes, 0);
-    cr_assert_eq(cached_bytes(&bed), sizeof addrs / sizeof *addrs * 4096);
+    cr_assert_eq(cached_bytes(&bed), sizeof(addrs) / sizeof(*addrs) * 4096);
     cr_assert_eq(bed_alloc(&bed, 4096), addrs[GS_ARRAY_LEN(addrs) - 1]);
     cr_assert_eq(bed_stats(&bed).thread_hits - before, 1);
     bed_check(&bed);

@@ -20,7 +20,7 @@ static char *const *made(char *const *env)
 
     free(entries);
     free(text);
-    entries = malloc(need.entries * sizeof *entries);
+    entries = malloc(need.entries * sizeof(*entries));
     text = malloc(need.bytes);
     return gs_child_env_make(&need, env, entries, text);
 }

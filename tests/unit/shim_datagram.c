@@ -27,7 +27,7 @@ static char path[80];
 static void name_socket(void)
 {
     make_folder();
-    snprintf(path, sizeof path, "%s/socket", folder);
+    snprintf(path, sizeof(path), "%s/socket", folder);
 }
 
 static void remove_socket(void)
@@ -45,7 +45,7 @@ static int listen_there(int type)
     int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
 
     strcpy(at.sun_path, path);
-    cr_assert_eq(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
+    cr_assert_eq(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
     return fd;
 }
 
@@ -82,9 +82,9 @@ Test(datagram, arrives_as_one)
     int fd = listen_there(SOCK_DGRAM);
 
     cr_assert_eq(sent(text, strlen(text)), 0);
-    cr_assert_eq(recv(fd, got, sizeof got, MSG_DONTWAIT), (ssize_t)strlen(text));
+    cr_assert_eq(recv(fd, got, sizeof(got), MSG_DONTWAIT), (ssize_t)strlen(text));
     cr_expect_str_eq(got, text);
-    cr_expect_lt(recv(fd, got, sizeof got, MSG_DONTWAIT), 0);
+    cr_expect_lt(recv(fd, got, sizeof(got), MSG_DONTWAIT), 0);
     close(fd);
 }
 
@@ -98,7 +98,7 @@ Test(datagram, a_long_message_is_a_sealed_file)
     struct msghdr message = {.msg_iov = &part,
                              .msg_iovlen = 1,
                              .msg_control = control,
-                             .msg_controllen = sizeof control};
+                             .msg_controllen = sizeof(control)};
     int fd = listen_there(SOCK_DGRAM), file;
 
     for (size_t i = 0; i < length; i++)
@@ -108,7 +108,7 @@ Test(datagram, a_long_message_is_a_sealed_file)
     struct cmsghdr *carried = CMSG_FIRSTHDR(&message);
     cr_assert_not_null(carried);
     cr_assert_eq(carried->cmsg_type, SCM_RIGHTS);
-    memcpy(&file, CMSG_DATA(carried), sizeof file);
+    memcpy(&file, CMSG_DATA(carried), sizeof(file));
     cr_expect_eq(fcntl(file, F_GET_SEALS),
                  F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
     cr_assert_eq(pread(file, got, length, 0), (ssize_t)length);
@@ -157,8 +157,8 @@ Test(datagram, a_name_that_no_socket_can_have)
 {
     char name[GS_DATAGRAM_PATH_BYTES + 1];
 
-    memset(name, 'x', sizeof name - 1);
-    name[sizeof name - 1] = '\0';
+    memset(name, 'x', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
     errno = EDOM;
     expect_text(gs_datagram_send(name, "x", 1), "name too long");
     cr_expect_eq(errno, EDOM);

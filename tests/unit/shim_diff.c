@@ -113,7 +113,7 @@ static void expect_rows(struct given before, struct given after, const char *exp
         const struct gs_file_frame *frame =
             gs_report_file_frame(&files[row->side], row->place, 0);
         char text[128];
-        snprintf(text, sizeof text, "%s%s %s %u %u %u", i ? "; " : "", kinds[row->kind],
+        snprintf(text, sizeof(text), "%s%s %s %u %u %u", i ? "; " : "", kinds[row->kind],
                  frame->function ? frame->function : "?", (unsigned)frame->offset,
                  (unsigned)row->bytes[0], (unsigned)row->bytes[1]);
         strcat(found, text);
@@ -350,14 +350,14 @@ Test(report_file, damaged_bytes)
         "\"totals\": "
         "{\"peak_bytes\": 3}}], \"peaks\": [{\"places\": [{}]}]}";
     gs_report_file_free(&file);
-    for (size_t i = 0; i < sizeof text - 1; i++) {
-        char path[] = "/tmp/gpushim-unit.XXXXXX", damaged[sizeof text];
+    for (size_t i = 0; i < sizeof(text) - 1; i++) {
+        char path[] = "/tmp/gpushim-unit.XXXXXX", damaged[sizeof(text)];
         const char *problem = NULL;
         int fd = mkstemp(path);
-        memcpy(damaged, text, sizeof text);
+        memcpy(damaged, text, sizeof(text));
         damaged[i] = "\"{}[],:\\x0"[i % 10];
         FILE *out = fdopen(fd, "w");
-        fwrite(damaged, 1, sizeof text - 1, out);
+        fwrite(damaged, 1, sizeof(text) - 1, out);
         fclose(out);
         if (gs_report_file_read(path, i % 2 ? GS_REPORT_OF_LEAKS : GS_REPORT_OF_PEAK,
                                 false, &file, &problem)) {

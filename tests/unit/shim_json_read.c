@@ -65,7 +65,7 @@ Test(json_read, values_of_other_types_are_skipped)
         static const char *const numbers[] = {"1.5", "1e3", "18446744073709551616",
                                               "\"1\"", "[1]"};
         char text[64];
-        snprintf(text, sizeof text, "{\"number\": %s, \"text\": \"x\"}", numbers[i]);
+        snprintf(text, sizeof(text), "{\"number\": %s, \"text\": \"x\"}", numbers[i]);
         found = read_values(text, &problem);
         cr_expect_null(problem, "%s", numbers[i]);
         cr_expect_eq(found.number, 7, "%s", numbers[i]);
@@ -103,8 +103,8 @@ Test(json_read, cut_anywhere)
 {
     static const char whole[] =
         "{\"text\": \"a\\u00e9\\n\", \"other\": [[], {\"a\": -1.5e3}], \"number\": 12}";
-    for (size_t length = 0; length < sizeof whole - 2; length++) {
-        char text[sizeof whole];
+    for (size_t length = 0; length < sizeof(whole) - 2; length++) {
+        char text[sizeof(whole)];
         const char *problem;
         memcpy(text, whole, length);
         text[length] = '\0';

@@ -174,7 +174,7 @@ Test(mem_limits, corrections_are_charged_to_the_group)
     char path[64];
     uint64_t others;
 
-    snprintf(path, sizeof path, "/dev/shm/gpushim-test-limits.%d", (int)getpid());
+    snprintf(path, sizeof(path), "/dev/shm/gpushim-test-limits.%d", (int)getpid());
     struct gs_options options = {.mem_limit = 64 * GS_MIB,
                                  .pool_limit = gs_share_percent(100),
                                  .pool_release = gs_share_percent(100)};

@@ -21,7 +21,7 @@ static void put(const char *path, const char *text)
     char full[512];
     FILE *file;
 
-    snprintf(full, sizeof full, "%s%s", folder, path);
+    snprintf(full, sizeof(full), "%s%s", folder, path);
     for (char *slash = full + 1; (slash = strchr(slash, '/')) != NULL; slash++) {
         *slash = '\0';
         mkdir(full, 0777);

@@ -39,7 +39,7 @@ static int join(void)
 
 static void set_up(void)
 {
-    snprintf(path, sizeof path, "/dev/shm/gpushim-test.%d", (int)getpid());
+    snprintf(path, sizeof(path), "/dev/shm/gpushim-test.%d", (int)getpid());
     unlink(path);
 }
 
@@ -48,7 +48,7 @@ static struct gs_ledger *map_ledger(void)
 {
     int file = open(path, O_RDWR);
     struct gs_ledger *ledger =
-        mmap(NULL, sizeof *ledger, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        mmap(NULL, sizeof(*ledger), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
 
     cr_assert_neq(ledger, MAP_FAILED);
     close(file);
@@ -370,7 +370,7 @@ static pid_t start(struct account *account, unsigned seed, unsigned turns)
 
 static struct account *make_account(void)
 {
-    struct account *account = mmap(NULL, sizeof *account, PROT_READ | PROT_WRITE,
+    struct account *account = mmap(NULL, sizeof(*account), PROT_READ | PROT_WRITE,
                                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     cr_assert_neq(account, MAP_FAILED);
@@ -428,7 +428,7 @@ static void expect_alone(const char *name, const char *line)
     cr_expect_eq(gs_group_join("0000:01:00.0"), -1);
     cr_expect_eq(gs_group_join("0000:01:00.0"), -1); /* one line */
     fflush(stderr);
-    snprintf(text, sizeof text, "gpushim: GPUSHIM_MEM_GROUP=%s\n", line);
+    snprintf(text, sizeof(text), "gpushim: GPUSHIM_MEM_GROUP=%s\n", line);
     cr_assert_stderr_eq_str(text);
 }
 
@@ -473,7 +473,7 @@ Test(mem_group, a_full_one, .init = redirect_and_set_up)
     cr_assert_geq(join(), 0);
     gs_group_reset();
     pid_t others = take_all();
-    snprintf(line, sizeof line,
+    snprintf(line, sizeof(line),
              "%s: %s: it is full; GPUSHIM_MEM_LIMIT counts this process alone", path,
              path);
     expect_alone(path, line);
@@ -598,7 +598,7 @@ Test(mem_group, a_shortened_ledger_ends_nobody, .init = redirect_and_set_up)
     gs_group_want(charge, 1);
     cr_expect_eq(gs_group_wanted_by_others(charge), 0);
     fflush(stderr);
-    snprintf(line, sizeof line,
+    snprintf(line, sizeof(line),
              "gpushim: GPUSHIM_MEM_GROUP=%s: %s: was shortened while in use; from now on "
              "GPUSHIM_MEM_LIMIT counts this process alone\n",
              path, path);
@@ -619,7 +619,7 @@ Test(mem_group, a_removed_ledger_goes_on, .init = redirect_and_set_up)
     cr_expect_not(gs_group_charge(charge, 1, LIMIT));
     end_member(other);
     fflush(stderr);
-    snprintf(line, sizeof line,
+    snprintf(line, sizeof(line),
              "gpushim: GPUSHIM_MEM_GROUP=%s: %s: was removed or replaced, or can no "
              "longer be opened; memory of members that have ended stays charged\n",
              path, path);
@@ -634,10 +634,11 @@ static void expect_left(const void *data, size_t length, const char *reason)
 
     cr_redirect_stderr();
     cr_assert_eq(write(file, data, length), (ssize_t)length);
-    snprintf(line, sizeof line, "%s: %s: %s; GPUSHIM_MEM_LIMIT counts this process alone",
-             path, path, reason);
+    snprintf(line, sizeof(line),
+             "%s: %s: %s; GPUSHIM_MEM_LIMIT counts this process alone", path, path,
+             reason);
     expect_alone(path, line);
-    cr_expect_eq(pread(file, now, sizeof now, 0), (ssize_t)length);
+    cr_expect_eq(pread(file, now, sizeof(now), 0), (ssize_t)length);
     cr_expect_eq(memcmp(now, data, length), 0);
     close(file);
 }

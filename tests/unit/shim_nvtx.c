@@ -81,7 +81,7 @@ static unsigned filled(unsigned module)
 
 static void attach(unsigned count)
 {
-    memset(functions, 0, sizeof functions);
+    memset(functions, 0, sizeof(functions));
     for (unsigned i = 0; i < 32; i++)
         slots[i / 16][i % 16] = &functions[i / 16][i % 16];
     slot_count = count;
@@ -126,9 +126,9 @@ Test(nvtx, ranges_outlive_a_wrong_use)
 
     attach(16);
     cr_assert_eq(InitializeInjectionNvtx2(get_table), 1);
-    memcpy(&push_event, &functions[0][GS_NVTX_RANGE_PUSH_EX], sizeof push_event);
-    memcpy(&push, &functions[0][GS_NVTX_RANGE_PUSH_A], sizeof push);
-    memcpy(&pop, &functions[0][GS_NVTX_RANGE_POP], sizeof pop);
+    memcpy(&push_event, &functions[0][GS_NVTX_RANGE_PUSH_EX], sizeof(push_event));
+    memcpy(&push, &functions[0][GS_NVTX_RANGE_PUSH_A], sizeof(push));
+    memcpy(&pop, &functions[0][GS_NVTX_RANGE_POP], sizeof(pop));
     cr_expect_lt(pop(), 0);
     cr_expect_eq(push(NULL), 0);
     cr_expect_eq(push_event(NULL), 1);

@@ -44,7 +44,7 @@ static void expect_content(const char *path, const char *expected)
     FILE *stream = fopen(path, "r");
 
     cr_assert_not_null(stream, "%s", path);
-    size_t length = fread(text, 1, sizeof text - 1, stream);
+    size_t length = fread(text, 1, sizeof(text) - 1, stream);
     fclose(stream);
     cr_expect_eq(length, strlen(expected));
     cr_expect_str_eq(text, expected);
@@ -89,7 +89,7 @@ Test(output_file, another_is_replaced_as_a_whole)
     cr_assert_eq(write_text("a", "new", true), 0);
     expect_content("a", "new");
     /* Who has the old one open still has all of it. */
-    cr_assert_eq(read(reader, before, sizeof before - 1), 30);
+    cr_assert_eq(read(reader, before, sizeof(before) - 1), 30);
     cr_expect_str_eq(before, "what was there, and was longer");
     close(reader);
     expect_names(1);
@@ -125,8 +125,8 @@ Test(output_file, a_name_that_is_too_long)
 {
     char name[300];
 
-    memset(name, 'n', sizeof name - 1);
-    name[sizeof name - 1] = '\0';
+    memset(name, 'n', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
     cr_expect_eq(write_text(name, "text", true), ENAMETOOLONG);
     name[255] = '\0';
     cr_expect_eq(write_text(name, "text", true), 0);
@@ -146,7 +146,7 @@ Test(output_file, links_to_files_stay)
     cr_expect_eq(write_text("b", "text", true), ELOOP);
     cr_expect_eq(write_text("c", "text", true), ELOOP);
     expect_content("precious", "old");
-    cr_expect_eq(readlink("a", target, sizeof target), 8);
+    cr_expect_eq(readlink("a", target, sizeof(target)), 8);
     expect_names(4);
 }
 
@@ -160,7 +160,7 @@ Test(output_file, an_open_file_is_added_to)
     cr_assert_eq(write_text("a", "old", true), 0);
     fd = open("a", O_RDWR);
     cr_assert_eq(write(fd, "my", 2), 2);
-    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
     cr_expect_eq(write_text(name, "text", true), 0);
     cr_assert_eq(write(fd, "end", 3), 3);
     close(fd);
@@ -183,7 +183,7 @@ Test(output_file, devices_and_pipes_are_written_as_they_are)
     cr_expect_eq(write_text("pipe", "text", true), ENXIO); /* no process reads it */
     int reader = open("pipe", O_RDONLY | O_NONBLOCK);
     cr_expect_eq(write_text("pipe", "text", true), 0);
-    cr_expect_eq(read(reader, text, sizeof text), 4);
+    cr_expect_eq(read(reader, text, sizeof(text)), 4);
     cr_expect_str_eq(text, "text");
     close(reader);
     cr_assert_eq(symlink("/dev/full", "link"), 0);
@@ -201,7 +201,7 @@ static void tick(int signal)
     char bytes[4096];
 
     (void)signal;
-    while (++ticks >= 100 && read(reader, bytes, sizeof bytes) > 0)
+    while (++ticks >= 100 && read(reader, bytes, sizeof(bytes)) > 0)
         continue;
 }
 
@@ -219,7 +219,7 @@ Test(output_file, signals_do_not_prolong_the_wait_for_a_reader)
     cr_assert_eq(file.error, 0);
     sigaction(SIGALRM, &action, NULL);
     setitimer(ITIMER_REAL, &tenths, NULL);
-    (void)gs_output_file_write(&file, text, sizeof text);
+    (void)gs_output_file_write(&file, text, sizeof(text));
     setitimer(ITIMER_REAL, &none, NULL);
     cr_expect(ticks < 50, "given up after 1 s, not after %d.%d", ticks / 10, ticks % 10);
     cr_expect_eq(gs_output_file_close(&file, true), EAGAIN);
@@ -243,7 +243,7 @@ Test(output_file, a_leftover_is_not_touched)
 {
     char left[64];
 
-    snprintf(left, sizeof left, ".gpushim.%ld.0", (long)getpid());
+    snprintf(left, sizeof(left), ".gpushim.%ld.0", (long)getpid());
     cr_assert_eq(write_text("a", "old", true), 0);
     cr_assert_eq(rename("a", left), 0);
     cr_expect_eq(write_text("a", "new", true), 0);

@@ -33,7 +33,7 @@ static void expect_read(const char *path, const char *expected)
     int fd = gs_output_map_read(path, 0);
 
     cr_assert_geq(fd, 0, "%s: %s", path, strerror(errno));
-    cr_expect_eq(read(fd, text, sizeof text - 1), (ssize_t)strlen(expected));
+    cr_expect_eq(read(fd, text, sizeof(text) - 1), (ssize_t)strlen(expected));
     cr_expect_str_eq(text, expected);
     close(fd);
 }

@@ -104,7 +104,7 @@ Test(outputs, without_tracking_nothing_can_be_written, .init = cr_redirect_stder
 /* Or a user waits for a file that nothing will write. */
 Test(outputs, a_file_name_without_a_file_is_told, .init = cr_redirect_stderr)
 {
-    memset(&options, 0, sizeof options);
+    memset(&options, 0, sizeof(options));
     options.track = true;
     strcpy(options.output, "journal");
     strcpy(options.output_file, "run");
@@ -137,7 +137,7 @@ static void write_metrics(void)
 
 static void load_metrics(const char *path, const char *log)
 {
-    memset(&options, 0, sizeof options);
+    memset(&options, 0, sizeof(options));
     options.track = true;
     strcpy(options.metrics_file, path);
     strcpy(options.log_file, log);
@@ -150,7 +150,7 @@ Test(outputs, metrics_are_a_file_that_others_may_read, .init = cr_redirect_stder
     struct stat info;
 
     cr_assert_not_null(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/m.prom", folder);
+    snprintf(path, sizeof(path), "%s/m.prom", folder);
     load_metrics(path, "");
     cr_expect_not(gs_outputs_wanted(), "it is no format of the report");
     cr_assert(gs_outputs_metrics_wanted());
@@ -158,7 +158,7 @@ Test(outputs, metrics_are_a_file_that_others_may_read, .init = cr_redirect_stder
     write_metrics(); /* in place of the first */
     FILE *stream = fopen(path, "r");
     cr_assert_not_null(stream);
-    size_t length = fread(text, 1, sizeof text - 1, stream);
+    size_t length = fread(text, 1, sizeof(text) - 1, stream);
     fclose(stream);
     cr_assert_gt(length, 2);
     cr_expect_eq(text[length - 1], '\n');
@@ -221,7 +221,7 @@ Test(outputs, settings_read_back_are_the_same)
     cr_assert_eq(notes.length, 0, "%s", notes.text);
     gs_outputs_open(&options);
     cr_assert(gs_outputs_begin(&options, NULL, NULL, 0, GS_OUTPUTS_END, &outputs));
-    char **env = calloc(outputs.job.option_count + 1, sizeof *env);
+    char **env = calloc(outputs.job.option_count + 1, sizeof(*env));
     cr_assert_geq(outputs.job.option_count, GS_ARRAY_LEN(settings));
     for (size_t i = 0; i < outputs.job.option_count; i++) {
         const struct gs_export_option *option = &outputs.job.options[i];
@@ -229,7 +229,7 @@ Test(outputs, settings_read_back_are_the_same)
     }
     gs_options_load(&again, env, false, &notes);
     cr_expect_eq(notes.length, 0, "%s", notes.text);
-    cr_expect_eq(memcmp(&again, &options, sizeof again), 0);
+    cr_expect_eq(memcmp(&again, &options, sizeof(again)), 0);
     for (size_t i = 0; i < outputs.job.option_count; i++)
         free(env[i]);
     free(env);

@@ -16,7 +16,7 @@ static void put(const char *folders, const char *file, const char *text)
 {
     char command[512];
 
-    snprintf(command, sizeof command, "mkdir -p '%s%s' && printf '%%s' '%s' >'%s%s/%s'",
+    snprintf(command, sizeof(command), "mkdir -p '%s%s' && printf '%%s' '%s' >'%s%s/%s'",
              folder, folders, text, folder, folders, file);
     cr_assert_eq(system(command), 0);
 }
@@ -70,8 +70,8 @@ Test(platform, says_what_it_is)
     char text[128], little[16];
 
     cr_assert_str_eq(
-        gs_platform_text(&all, text, sizeof text),
+        gs_platform_text(&all, text, sizeof(text)),
         "integrated, no concurrent managed access, WSL2, MPS client, MIG slice");
-    cr_assert_str_eq(gs_platform_text(&plain, text, sizeof text), "");
-    cr_assert_str_eq(gs_platform_text(&all, little, sizeof little), "integrated, no ");
+    cr_assert_str_eq(gs_platform_text(&plain, text, sizeof(text)), "");
+    cr_assert_str_eq(gs_platform_text(&all, little, sizeof(little)), "integrated, no ");
 }

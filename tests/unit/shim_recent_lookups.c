@@ -36,9 +36,9 @@ Test(looked_up, keeps_the_last_ones_and_cuts_long_names)
     cr_assert_eq(gs_recent_lookups_copy(names), GS_RECENT_LOOKUPS);
     cr_expect_str_eq(names[0], "cuZ");
     cr_expect_str_eq(names[GS_RECENT_LOOKUPS - 1], "cuO");
-    memset(longest, 'x', sizeof longest);
+    memset(longest, 'x', sizeof(longest));
     memcpy(longest, "cuX", 3);
-    longest[sizeof longest - 1] = '\0';
+    longest[sizeof(longest) - 1] = '\0';
     gs_recent_lookups_add(longest);
     gs_recent_lookups_add(longest);
     gs_recent_lookups_copy(names);

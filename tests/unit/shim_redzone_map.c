@@ -38,7 +38,7 @@ static uint64_t unit_of(uint64_t addr)
 
 static void add(uint64_t begin, uint64_t end, bool live, uint64_t serial)
 {
-    struct gs_redzone *zone = calloc(1, sizeof *zone);
+    struct gs_redzone *zone = calloc(1, sizeof(*zone));
 
     zone->begin = zone->from = addr_of(begin);
     zone->end = zone->to = addr_of(end);

@@ -27,9 +27,9 @@ static void make_file(void)
     char *env[] = {variable, NULL};
 
     make_folder();
-    snprintf(path, sizeof path, "%s/state", folder);
-    snprintf(data_path, sizeof data_path, "%s/state.data", folder);
-    snprintf(variable, sizeof variable, "GPUSHIM_STATE_FILE=%s", path);
+    snprintf(path, sizeof(path), "%s/state", folder);
+    snprintf(data_path, sizeof(data_path), "%s/state.data", folder);
+    snprintf(variable, sizeof(variable), "GPUSHIM_STATE_FILE=%s", path);
     gs_options_load(&state.options, env, false, &notes);
     cr_assert_eq(notes.length, 0, "%s", notes.text);
     struct gs_tracker_config config = {.api_names = gs_api_names(),
@@ -62,7 +62,7 @@ static void fill(struct gs_statistics *statistics, uint64_t from)
 {
     uint64_t *words = (uint64_t *)statistics;
 
-    for (size_t i = 0; i < sizeof *statistics / sizeof *words; i++)
+    for (size_t i = 0; i < sizeof(*statistics) / sizeof(*words); i++)
         words[i] = from + i;
 }
 
@@ -79,7 +79,7 @@ Test(statistics, are_read_as_they_were_kept)
         gs_statistics_keep(kept, 3);
         for (size_t i = 0; i < 3; i++) {
             struct gs_statistics found = read_back(i);
-            cr_expect_eq(memcmp(&found, &kept[i], sizeof found), 0, "round %d",
+            cr_expect_eq(memcmp(&found, &kept[i], sizeof(found)), 0, "round %d",
                          (int)round);
         }
         cr_expect_eq(read_back(3).at_ns, 0);
@@ -101,25 +101,25 @@ Test(statistics, half_of_them_are_not_read)
         gs_statistics_keep(&kept, 1);
         cr_assert(gs_state_open(path, NULL, &open, &problem));
         offset = (uint64_t)((const char *)open.found.annex - open.bytes);
-        memcpy(&current, open.found.annex, sizeof current);
+        memcpy(&current, open.found.annex, sizeof(current));
         gs_state_close(&open);
         cr_assert(current == 1 || current == 2);
         /* The other set begins behind the word, or behind word and set. */
-        size_t set = (sizeof(struct gs_statistics_file) - sizeof current) / 2;
+        size_t set = (sizeof(struct gs_statistics_file) - sizeof(current)) / 2;
         int fd = open64(data_path, O_WRONLY);
         uint64_t trash = UINT64_MAX;
-        cr_assert_eq(pwrite(fd, &trash, sizeof trash,
-                            (off_t)(offset + sizeof current + (current == 1 ? set : 0))),
-                     (ssize_t)sizeof trash);
+        cr_assert_eq(pwrite(fd, &trash, sizeof(trash),
+                            (off_t)(offset + sizeof(current) + (current == 1 ? set : 0))),
+                     (ssize_t)sizeof(trash));
         close(fd);
         found = read_back(0);
-        cr_expect_eq(memcmp(&found, &kept, sizeof found), 0);
+        cr_expect_eq(memcmp(&found, &kept, sizeof(found)), 0);
     }
 }
 
 Test(statistics, that_cannot_be_are_none)
 {
-    struct gs_statistics_file *kept = calloc(1, sizeof *kept);
+    struct gs_statistics_file *kept = calloc(1, sizeof(*kept));
 
     cr_assert_not_null(kept);
     cr_expect_null(gs_statistics_of(NULL, 0));

@@ -38,7 +38,7 @@ static char *advised(const uintptr_t *frames, unsigned count)
     test_leak(tracker, 0x1000, 512, SECONDS(599), test_stack(stacks, frames, count));
     gs_report_write_from(tracker, &config, &source, &text, NULL);
     const char *line = strstr(text.data, head);
-    char *rule = strdup(line ? line + sizeof head - 1 : "");
+    char *rule = strdup(line ? line + sizeof(head) - 1 : "");
     if (strstr(rule, cap))
         *strstr(rule, cap) = '\0';
     gs_text_free(&text);
@@ -107,7 +107,7 @@ Test(advice, odd_names_are_harmless)
 
         for (size_t k = 0; k < length; k++) {
             seed = seed * 6364136223846793005u + 1442695040888963407u;
-            odd[k] = letters[(seed >> 40) % (sizeof letters - 1)];
+            odd[k] = letters[(seed >> 40) % (sizeof(letters) - 1)];
         }
         odd[length] = '\0';
         name = odd;

@@ -108,8 +108,8 @@ Test(export_journal, a_line_feed_forges_no_field)
         "GPUSHIM_COMMAND\n\x10\0\0\0\0\0\0\0./app\nPRIORITY=0\n"
         "GPUSHIM_PROGRAM\n\x11\0\0\0\0\0\0\0/opt/a=\nMESSAGE=b\n"
         "GPUSHIM_HOST\n\x01\0\0\0\0\0\0\0\n\n";
-    cr_assert_gt(bytes.length, sizeof head);
-    cr_expect_eq(memcmp(bytes.data, head, sizeof head - 1), 0, "%s", bytes.data);
+    cr_assert_gt(bytes.length, sizeof(head));
+    cr_expect_eq(memcmp(bytes.data, head, sizeof(head) - 1), 0, "%s", bytes.data);
     free(bytes.data);
 }
 

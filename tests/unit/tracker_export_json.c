@@ -337,7 +337,7 @@ Test(export_json, thousands_of_places_are_all_there)
     cr_expect_eq(test_occurrences(bytes.data, "\"fate\": "), PLACES);
     cr_expect_eq(test_occurrences(bytes.data, "{\"address\": "), PLACES + 1);
     for (unsigned i = 1; i <= PLACES; i += 97) {
-        snprintf(text, sizeof text, "{\"bytes\": %u, ", i);
+        snprintf(text, sizeof(text), "{\"bytes\": %u, ", i);
         cr_expect_not_null(strstr(bytes.data, text), "%s", text);
     }
     free(bytes.data);

@@ -53,7 +53,7 @@ Test(export_out, every_length_arrives_whole)
     }
     cr_assert_eq(gs_out_end(&out), GS_OK);
     cr_assert_eq(bytes.length, at);
-    cr_assert_gt(at, 2 * sizeof out.data);
+    cr_assert_gt(at, 2 * sizeof(out.data));
     cr_assert_eq(memcmp(bytes.data, expected, at), 0);
     free(bytes.data);
 }
@@ -65,7 +65,7 @@ Test(export_out, a_sink_that_refuses_is_not_asked_again)
     struct gs_export_out out;
 
     gs_out_begin(&out, &sink);
-    for (size_t i = 0; i < 10 * sizeof out.data; i++)
+    for (size_t i = 0; i < 10 * sizeof(out.data); i++)
         gs_out_char(&out, 'x');
     cr_assert_eq(gs_out_end(&out), GS_ERR_IO);
     cr_assert_eq(bytes.calls, 1);
@@ -218,7 +218,7 @@ Test(export_out, a_string_has_one_number)
     cr_assert_eq(gs_proto_string(&strings, "b\xef\xbf\xbd"), 2);
     for (unsigned turn = 0; turn < 2; turn++) {
         for (unsigned i = 0; i < 5000; i++) {
-            snprintf(text, sizeof text, "text %u", i);
+            snprintf(text, sizeof(text), "text %u", i);
             cr_assert_eq(gs_proto_string(&strings, text), 3 + i);
         }
     }

@@ -239,7 +239,7 @@ static void keep_samples(void *self, const struct gs_export *export,
     (void)names;
     samples_count = export->sample_count;
     cr_assert_leq(samples_count, GS_ARRAY_LEN(samples_seen));
-    memcpy(samples_seen, export->samples, samples_count * sizeof *export->samples);
+    memcpy(samples_seen, export->samples, samples_count * sizeof(*export->samples));
 }
 
 Test(export_samples, what_is_freed_stays_allocated)

@@ -221,7 +221,7 @@ uint32_t test_stack(struct gs_stacks *stacks, const uintptr_t *frames, unsigned 
 void test_take_prefix_off(char *text)
 {
     static const char prefix[] = "==41233==";
-    size_t length = sizeof prefix - 1;
+    size_t length = sizeof(prefix) - 1;
     char *to = text;
 
     for (const char *line = text, *end; *line != '\0'; line = end + 1) {

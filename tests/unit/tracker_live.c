@@ -50,7 +50,7 @@ Test(tracker, keeps_every_field)
         if (indexed) {
             gs_tracker_remove(tracker, id, NULL);
         } else {
-            memset(&found, 0xff, sizeof found);
+            memset(&found, 0xff, sizeof(found));
             cr_assert_eq(
                 gs_tracker_remove_address(tracker, every_field.addr, NULL, &found),
                 GS_OK);
@@ -254,7 +254,7 @@ Test(tracker, restore_undoes_a_removal)
     cr_assert_eq(gs_tracker_remove_address(tracker, 0x1000, NULL, &taken), GS_OK);
     cr_assert_eq(gs_tracker_restore(tracker, &taken), GS_OK);
     struct gs_tracker_totals after = test_totals(tracker, 0);
-    cr_assert_eq(memcmp(&before, &after, sizeof before), 0);
+    cr_assert_eq(memcmp(&before, &after, sizeof(before)), 0);
     cr_assert_eq(gs_tracker_find(tracker, 0x1000, &taken), GS_OK);
     expect_same(&taken, &allocation);
 }

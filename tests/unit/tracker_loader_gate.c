@@ -114,7 +114,7 @@ Test(loader_gate, where_no_lock_is_nothing_is_learned)
 
     sem_init(&is_inside, 0, 0);
     sem_init(&may_leave, 0, 0);
-    gs_loader_learn(nothing, sizeof nothing);
+    gs_loader_learn(nothing, sizeof(nothing));
     gs_loader_learn(NULL, 0);
     cr_assert_eq(pthread_create(&thread, NULL, holds_the_lock, NULL), 0);
     sem_wait(&is_inside);

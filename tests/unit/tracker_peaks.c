@@ -176,7 +176,7 @@ Test(peaks, all_of_many_frees_are_kept)
 {
     enum { MANY = 30000, PLACES = 3000 };
     OWNED_TRACKER tracker = test_slow_tracker();
-    uint32_t *ids = calloc(MANY, sizeof *ids);
+    uint32_t *ids = calloc(MANY, sizeof(*ids));
 
     for (int wave = 0; wave < 3; wave++) { /* each is a new peak */
         for (uint32_t i = 0; i < MANY; i++)
@@ -294,7 +294,7 @@ static void against_model(uint64_t seed)
         }
         if (all > most) {
             most = all;
-            memcpy(at_peak, now_held, sizeof at_peak);
+            memcpy(at_peak, now_held, sizeof(at_peak));
         }
         if (step % 500 != 499)
             continue;

@@ -543,7 +543,7 @@ Test(report, each_kind_of_wrong_free)
     char died[64];
     cr_assert_eq(sscanf(strstr(errors, "reset at "), "reset at %63[^\n]", died), 1);
     char expected[4096];
-    snprintf(expected, sizeof expected,
+    snprintf(expected, sizeof(expected),
 
              "ERROR 1: invalid free of 0x7f0000000000 (1.00 MiB, GPU 0, cuMemFree)\n"
              "  freed at 3.00 s (no call stack recorded)\n"

@@ -571,16 +571,16 @@ Test(frames, long_names_are_cut_between_characters)
 {
     char out[16];
 
-    cr_expect_str_eq(gs_report_clean("fifteen letters", out, sizeof out),
+    cr_expect_str_eq(gs_report_clean("fifteen letters", out, sizeof(out)),
                      "fifteen letters");
-    cr_expect_str_eq(gs_report_clean("sixteen letters!", out, sizeof out),
+    cr_expect_str_eq(gs_report_clean("sixteen letters!", out, sizeof(out)),
                      "sixteen lett...");
     /* The cut would fall into the two bytes of the last letter. */
     cr_expect_str_eq(
-        gs_report_clean("elevenbytes\xc3\xa9\xc3\xa9\xc3\xa9", out, sizeof out),
+        gs_report_clean("elevenbytes\xc3\xa9\xc3\xa9\xc3\xa9", out, sizeof(out)),
         "elevenbytes...");
-    cr_expect_str_eq(gs_report_clean("a\tb\x7f", out, sizeof out), "a?b?");
-    cr_expect_str_eq(gs_report_clean(NULL, out, sizeof out), "");
+    cr_expect_str_eq(gs_report_clean("a\tb\x7f", out, sizeof(out)), "a?b?");
+    cr_expect_str_eq(gs_report_clean(NULL, out, sizeof(out)), "");
 }
 
 Test(frames, percentages)

@@ -27,7 +27,7 @@ Test(report, the_note_stands_before_the_summary)
     const char *note = gs_symbolizer_note(config.symbolizer);
     if (note) {
         char expected[600];
-        snprintf(expected, sizeof expected,
+        snprintf(expected, sizeof(expected),
                  "Note: %s\n"
                  "largest: ",
                  note);
@@ -65,8 +65,8 @@ Test(report, names_come_from_the_real_symbolizer)
     cr_assert_not_null(strstr(text.data, " gs_test_report_leaks_here "), "%s", text.data);
     cr_assert_not_null(strstr(text.data, "Memory by owner, GPU 0"), "%s", text.data);
     char self[4096] = "", owner[4200];
-    cr_assert_gt(readlink("/proc/self/exe", self, sizeof self - 1), 0);
-    snprintf(owner, sizeof owner, "==41233==   %s ", gs_module_base_name(self));
+    cr_assert_gt(readlink("/proc/self/exe", self, sizeof(self) - 1), 0);
+    snprintf(owner, sizeof(owner), "==41233==   %s ", gs_module_base_name(self));
     cr_assert_not_null(strstr(text.data, owner), "%s", text.data);
     cr_assert_null(strstr(text.data, "_start"), "%s", text.data);
     gs_text_free(&text);

@@ -70,7 +70,7 @@ static void take_much(void *arg)
     volatile char much[48 << 10];
     struct seen *seen = arg;
 
-    memset((char *)much, 1, sizeof much);
+    memset((char *)much, 1, sizeof(much));
     seen->ran_at = (uintptr_t)__builtin_frame_address(0);
     seen->thread = pthread_self();
 }

@@ -143,11 +143,11 @@ static void await_waiting(void)
 {
     char path[64], state[8] = "";
 
-    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", waiting_thread);
+    snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", waiting_thread);
     for (unsigned i = 0; i < 5000; i++) {
         FILE *file = fopen(path, "r");
         cr_assert_not_null(file);
-        cr_assert_not_null(fgets(state, sizeof state, file));
+        cr_assert_not_null(fgets(state, sizeof(state), file));
         fclose(file);
         if (strtol(state, NULL, 10) == SYS_futex)
             return;
@@ -543,7 +543,7 @@ Test(scan, the_fate_of_a_group_is_told_by_its_parts)
     for (size_t i = 0; i < GS_ARRAY_LEN(rows); i++) {
         struct gs_group group = {.lost = rows[i].lost};
         char out[160];
-        memcpy(group.found, rows[i].found, sizeof group.found);
+        memcpy(group.found, rows[i].found, sizeof(group.found));
         for (unsigned k = 0; k < GS_SCAN_RESULTS; k++)
             group.count += group.found[k];
         cr_expect_str_eq(gs_scan_fate(&group, out), rows[i].text);

@@ -132,11 +132,11 @@ Test(shown_path, long_paths)
  * all others would take minutes. */
 Test(shown_path, many_files, .timeout = 60)
 {
-    char(*files)[64] = calloc(FILES, sizeof *files);
+    char(*files)[64] = calloc(FILES, sizeof(*files));
     struct gs_shown_paths paths = {.count = 0}, ends = {.count = 0};
 
     for (unsigned i = 0; i < FILES; i++)
-        snprintf(files[i], sizeof *files, "/sp/pkg%u/part%u/file%u.py", i / 100, i / 10,
+        snprintf(files[i], sizeof(*files), "/sp/pkg%u/part%u/file%u.py", i / 100, i / 10,
                  i % 10);
     for (unsigned round = 0; round < 4; round++)
         for (unsigned i = 0; i < FILES; i++)

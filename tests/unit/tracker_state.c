@@ -505,7 +505,7 @@ Test(state, half_a_look_is_not_read)
     struct gs_growth *growth = look_on(&file, 5);
     struct gs_growth_copy *copy = file.tracker->growth_copy;
     uint64_t whole = copy->current;
-    memset(&copy->copies[whole == 1 ? 1 : 0], 0xee, sizeof copy->copies[0] / 2);
+    memset(&copy->copies[whole == 1 ? 1 : 0], 0xee, sizeof(copy->copies[0]) / 2);
     cr_assert_eq(read_back(&file, file.length, &found, &problem), GS_OK);
     char *was = growth_text(growth, file.tracker);
     char *is = growth_text(found.growth, found.tracker);
@@ -709,7 +709,7 @@ Test(state, damage_loses_no_more_than_what_was_there, .timeout = 300)
             size_t at = 48 + (size_t)rand() % (good.length - 56) / 8 * 8;
             uint64_t word = evil(&good);
 
-            memcpy(bad.bytes + at, &word, sizeof word);
+            memcpy(bad.bytes + at, &word, sizeof(word));
         }
         if (round % 3 == 0)
             length = (size_t)rand() % length;

@@ -21,7 +21,7 @@ static void note_problem(void *self, unsigned line, const char *what)
     struct problems *problems = self;
 
     problems->length += (size_t)snprintf(problems->text + problems->length,
-                                         sizeof problems->text - problems->length,
+                                         sizeof(problems->text) - problems->length,
                                          "%u: %s\n", line, what);
 }
 
@@ -30,7 +30,7 @@ static struct gs_suppressions *rules_of(const char *text, size_t length,
 {
     struct gs_suppressions *rules = NULL;
 
-    memset(problems, 0, sizeof *problems);
+    memset(problems, 0, sizeof(*problems));
     cr_assert_eq(gs_suppressions_create(&rules), GS_OK);
     cr_assert_eq(
         gs_suppressions_add(rules, "r.txt", text, length, note_problem, problems), GS_OK);
@@ -151,7 +151,7 @@ Test(suppress, a_malformed_line_is_told_and_skipped)
                                "leak:a file=x.c file=y.c from=b\n"
                                "leak:file=x.c\n";
     struct problems problems;
-    struct gs_suppressions *rules = rules_of(text, sizeof text - 1, &problems);
+    struct gs_suppressions *rules = rules_of(text, sizeof(text) - 1, &problems);
 
     cr_expect_str_eq(
         problems.text,
@@ -209,7 +209,7 @@ Test(suppress, bad_budgets_are_told_and_skipped)
                                "deny:a after=3d_conv\n"
                                "peak: max_bytes=6815744\n";
     struct problems problems;
-    struct gs_suppressions *rules = rules_of(text, sizeof text - 1, &problems);
+    struct gs_suppressions *rules = rules_of(text, sizeof(text) - 1, &problems);
 
     cr_expect_str_eq(
         problems.text,
@@ -257,7 +257,7 @@ Test(suppress, conditions_of_deny_rules_are_bits)
                                "deny:h after=r\ndeny:h after=s\ndeny:h after=t\n";
     static const uint8_t bits[] = {1, 2, 1, 4, 4, 0, 8, 16, 32, 64, 128};
     struct problems problems;
-    struct gs_suppressions *rules = rules_of(text, sizeof text - 1, &problems);
+    struct gs_suppressions *rules = rules_of(text, sizeof(text) - 1, &problems);
 
     cr_expect_str_eq(problems.text,
                      "8: after is a time without a unit (ms, s, m or h): after=1\n"
@@ -337,7 +337,7 @@ Test(suppress, patterns_match_as_leak_sanitizers_do)
 
     for (size_t i = 0; i < GS_ARRAY_LEN(rows); i++) {
         char line[64];
-        snprintf(line, sizeof line, "leak:%s\n", rows[i].pattern);
+        snprintf(line, sizeof(line), "leak:%s\n", rows[i].pattern);
         struct gs_suppressions *rules = good_rules(line);
         cr_expect_eq(find_name(rules, rows[i].text), rows[i].matches ? 0 : GS_RULE_NONE,
                      "%s in %s", rows[i].pattern, rows[i].text);
@@ -479,7 +479,8 @@ Test(suppress, a_hundred_thousand_rules_take_no_second)
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &start);
     struct gs_suppressions *rules = good_rules(text);
     for (unsigned i = 0; i < 20000; i++) {
-        snprintf(name, sizeof name, "namespace::Class%u::method_%u", i * 5 % 1000, i * 5);
+        snprintf(name, sizeof(name), "namespace::Class%u::method_%u", i * 5 % 1000,
+                 i * 5);
         found += find_name(rules, name) == i * 5;
     }
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &end);

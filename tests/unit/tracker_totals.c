@@ -20,11 +20,11 @@ Test(totals, an_unused_device_has_none)
     OWNED_TRACKER tracker = test_tracker(NULL);
     struct gs_tracker_totals none = {0}, got = test_totals(tracker, 3);
 
-    cr_assert_eq(memcmp(&none, &got, sizeof got), 0);
+    cr_assert_eq(memcmp(&none, &got, sizeof(got)), 0);
     gs_tracker_get_totals(tracker, 0, NULL);
     got.allocs = 1;
     gs_tracker_get_totals(NULL, 0, &got);
-    cr_assert_eq(memcmp(&none, &got, sizeof got), 0);
+    cr_assert_eq(memcmp(&none, &got, sizeof(got)), 0);
 }
 
 Test(totals, follow_each_allocation_and_free)

@@ -416,7 +416,7 @@ enum gs_status gs_state_read(const void *data, size_t bytes,
     struct gs_image image = {.data = data, .bytes = bytes, .out = out};
     enum gs_status status = GS_ERR_HOST_NOMEM;
 
-    *out = (struct gs_state_found){.header = calloc(1, sizeof *out->header)};
+    *out = (struct gs_state_found){.header = calloc(1, sizeof(*out->header))};
     *problem = gs_status_text(status);
     if (out->header) {
         status = gs_state_read_header(data, bytes, config, out->header, problem);

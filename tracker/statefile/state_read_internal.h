@@ -30,7 +30,7 @@ const void *gs_image_at(const struct gs_image *image, uint64_t address, uint64_t
 
 #define AT(image, pointer, count)                                                        \
     ((__typeof__(pointer))gs_image_at(image, (uintptr_t)(pointer),                       \
-                                      (count) * sizeof *(pointer),                       \
+                                      (count) * sizeof(*(pointer)),                      \
                                       __alignof__(*(pointer))))
 
 void gs_image_end_text(char *text, size_t size);

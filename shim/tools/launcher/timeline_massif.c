@@ -291,7 +291,7 @@ static void find_peaks(void *self, const struct gs_replay_op *op, uint64_t addre
         return;
     }
     if (!*live) {
-        *live = gs_replay_alloc(writer->site_count, sizeof **live);
+        *live = gs_replay_alloc(writer->site_count, sizeof(**live));
     }
     gs_timeline_add(&writer->intervals, op);
 }

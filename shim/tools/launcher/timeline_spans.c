@@ -88,7 +88,7 @@ static struct memory *memory_of(struct spans *spans, const struct gs_replay_op *
     struct memory **memory = &spans->memories[gs_timeline_memory_of(op)];
 
     if (!*memory) {
-        *memory = gs_replay_alloc(1, sizeof **memory);
+        *memory = gs_replay_alloc(1, sizeof(**memory));
         gs_timeline_divide(&(*memory)->intervals, spans->timeline->trace, spans->moments);
     }
     return *memory;

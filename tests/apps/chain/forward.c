@@ -32,7 +32,7 @@ static void *fill(void *unused)
         fprintf(stderr, "forward: %s\n", dlerror());
         abort();
     }
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+    for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++)
         *table[i].to = dlsym(inner, table[i].name);
     return unused;
 }

@@ -119,7 +119,7 @@ int main(int argc, char **argv)
     }
     failed += release(blocks[0]) != 0; /* the program's own block, by the library */
     for (int i = 1; i < BLOCKS; i++) {
-        memset(bytes, 0, sizeof bytes);
+        memset(bytes, 0, sizeof(bytes));
         failed += cuMemcpyDtoH_v2(bytes, blocks[i], BYTES) != 0;
         bad += bytes[BYTES - 1] != i + 1;
     }

@@ -98,11 +98,11 @@ uint32_t app_mismatches(const struct app_kernels *kernels, gpu_ptr src, size_t c
     uint32_t wrong = 0;
     gpu_ptr counter;
 
-    APP_OK(gpu_malloc(&counter, sizeof wrong));
-    APP_OK(gpu_put_async(counter, &wrong, sizeof wrong, stream));
+    APP_OK(gpu_malloc(&counter, sizeof(wrong)));
+    APP_OK(gpu_put_async(counter, &wrong, sizeof(wrong), stream));
     app_count_wrong(kernels, src, count, seed, counter, stream);
     APP_OK(gpu_stream_sync(stream));
-    APP_OK(gpu_get(&wrong, counter, sizeof wrong));
+    APP_OK(gpu_get(&wrong, counter, sizeof(wrong)));
     APP_OK(gpu_free(counter));
     return wrong;
 }

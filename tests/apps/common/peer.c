@@ -77,14 +77,14 @@ void app_peer_send(const struct app_peer *peer, const void *data, size_t bytes, 
     union ancillary beside;
 
     if (file >= 0) {
-        memset(&beside, 0, sizeof beside);
+        memset(&beside, 0, sizeof(beside));
         message.msg_control = beside.room;
-        message.msg_controllen = sizeof beside.room;
+        message.msg_controllen = sizeof(beside.room);
         struct cmsghdr *head = CMSG_FIRSTHDR(&message);
         head->cmsg_level = SOL_SOCKET;
         head->cmsg_type = SCM_RIGHTS;
-        head->cmsg_len = CMSG_LEN(sizeof file);
-        memcpy(CMSG_DATA(head), &file, sizeof file);
+        head->cmsg_len = CMSG_LEN(sizeof(file));
+        memcpy(CMSG_DATA(head), &file, sizeof(file));
     }
     if (sendmsg(peer->socket, &message, MSG_NOSIGNAL) != (ssize_t)bytes)
         app_fail("sendmsg", "the other process is gone");
@@ -97,13 +97,13 @@ int app_peer_receive(const struct app_peer *peer, void *data, size_t bytes)
     struct msghdr message = {.msg_iov = &part,
                              .msg_iovlen = 1,
                              .msg_control = beside.room,
-                             .msg_controllen = sizeof beside.room};
+                             .msg_controllen = sizeof(beside.room)};
     int file = -1;
 
     if (recvmsg(peer->socket, &message, 0) != (ssize_t)bytes)
         app_fail("recvmsg", "the other process is gone");
     const struct cmsghdr *head = CMSG_FIRSTHDR(&message);
     if (head && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS)
-        memcpy(&file, CMSG_DATA(head), sizeof file);
+        memcpy(&file, CMSG_DATA(head), sizeof(file));
     return file;
 }

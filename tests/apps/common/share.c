@@ -39,6 +39,6 @@ int app_share_open_old(CUdeviceptr *out, CUipcMemHandle handle)
     void *found = library ? dlsym(library, "cuIpcOpenMemHandle") : NULL;
 
     app_expect(found != NULL, "the open of CUDA 4.1");
-    memcpy(&open, &found, sizeof found);
+    memcpy(&open, &found, sizeof(found));
     return (int)open(out, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
 }

@@ -18,10 +18,10 @@ int main(int argc, char **argv)
     void *plugin;
     void (*allocate)(void);
 
-    while (from >= 0 && (got = read(from, piece, sizeof piece)) > 0)
+    while (from >= 0 && (got = read(from, piece, sizeof(piece))) > 0)
         if (write(fd, piece, (size_t)got) != got)
             return 2;
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     plugin = dlopen(path, RTLD_NOW);
     allocate = plugin ? (void (*)(void))dlsym(plugin, "plugin_allocate") : NULL;
     if (allocate == NULL)

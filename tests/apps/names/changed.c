@@ -23,7 +23,7 @@ static int replace(const char *path)
     char other[600];
     FILE *file;
 
-    snprintf(other, sizeof other, "%s.new", path);
+    snprintf(other, sizeof(other), "%s.new", path);
     file = fopen(other, "w");
     if (file == NULL || fputs("not this program", file) < 0 || fclose(file) != 0)
         return 1;
@@ -33,12 +33,12 @@ static int replace(const char *path)
 int main(int argc, char **argv)
 {
     char path[512], other[600];
-    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
 
     if (argc < 2 || length < 0)
         return 2;
     path[length] = '\0';
-    snprintf(other, sizeof other, "%s.old", path);
+    snprintf(other, sizeof(other), "%s.old", path);
     serve_request();
     if (strcmp(argv[1], "delete") == 0)
         return unlink(path);

@@ -32,13 +32,13 @@ int main(int argc, char **argv)
 
     if (argc < 2 || memory == MAP_FAILED)
         return 2;
-    memcpy(memory, code, sizeof code);
-    snprintf(path, sizeof path, "/tmp/perf-%d.map", getpid());
+    memcpy(memory, code, sizeof(code));
+    snprintf(path, sizeof(path), "/tmp/perf-%d.map", getpid());
     file = fopen(path, "w");
     if (file == NULL)
         return 2;
     fprintf(file, "nonsense\n%lx 4 JIT:older\n%lx %zx JIT:compute_kernel\n",
-            (unsigned long)memory, (unsigned long)memory, sizeof code);
+            (unsigned long)memory, (unsigned long)memory, sizeof(code));
     fclose(file);
     puts(path);
     if (strcmp(argv[1], "old") == 0)

@@ -26,7 +26,7 @@ const char *gs_report_plural(uint64_t count)
 const char *gs_report_clean(const char *in, char *out, size_t size)
 {
     size_t length = in ? strlen(in) : 0;
-    size_t room = size > sizeof "..." ? size - sizeof "..." : 0;
+    size_t room = size > sizeof("...") ? size - sizeof("...") : 0;
     size_t kept = length < size ? length : room;
 
     if (kept < length) { /* never within a UTF-8 sequence */
@@ -35,7 +35,7 @@ const char *gs_report_clean(const char *in, char *out, size_t size)
         }
     }
     memcpy(out, in ? in : "", kept);
-    memcpy(out + kept, kept < length ? "..." : "", kept < length ? sizeof "..." : 1);
+    memcpy(out + kept, kept < length ? "..." : "", kept < length ? sizeof("...") : 1);
     gs_make_printable(out, false);
     return out;
 }

@@ -143,7 +143,7 @@ SIM_API(cuGetProcAddress, const char *symbol, void **out, int version, cuuint64_
 
 /* The address is this driver's own, whatever is preloaded: it is linked with
    -Bsymbolic-functions. */
-static const struct cudasim_behind behind = {sizeof behind, cuLaunchKernel};
+static const struct cudasim_behind behind = {sizeof(behind), cuLaunchKernel};
 
 __attribute__((visibility("default"))) const struct cudasim_behind *
 cudasim_behind_table(void)
@@ -162,7 +162,7 @@ SIM_API(cuGetExportTable, const void **table, const CUuuid *id)
 
     if (!table || !id)
         return CUDA_ERROR_INVALID_VALUE;
-    if (memcmp(id, &own, sizeof own) == 0) {
+    if (memcmp(id, &own, sizeof(own)) == 0) {
         *table = &behind;
         return CUDA_SUCCESS;
     }

@@ -20,8 +20,8 @@ static void serve(const char *name)
     for (unsigned i = 0; i < 1024; i++)
         words[i] = i * i;
     code = cudaMalloc(&memory, 3 << 20); /* LEAK: serve 3145728 1 */
-    cudaMemcpy(memory, words, sizeof words, cudaMemcpyHostToDevice);
-    cudaMemcpy(words, memory, sizeof words, cudaMemcpyDeviceToHost);
+    cudaMemcpy(memory, words, sizeof(words), cudaMemcpyHostToDevice);
+    cudaMemcpy(words, memory, sizeof(words), cudaMemcpyDeviceToHost);
     for (unsigned i = 0; i < 1024; i++)
         sum += words[i];
     if (file) {

@@ -18,10 +18,10 @@ int main(void)
 
     for (unsigned i = 0; i < 1024; i++)
         words[i] = i * i;
-    if (!kept || cudaMalloc(&there, sizeof words) != cudaSuccess)
+    if (!kept || cudaMalloc(&there, sizeof(words)) != cudaSuccess)
         return 2;
-    cudaMemcpy(there, words, sizeof words, cudaMemcpyHostToDevice);
-    cudaMemcpy(words, there, sizeof words, cudaMemcpyDeviceToHost);
+    cudaMemcpy(there, words, sizeof(words), cudaMemcpyHostToDevice);
+    cudaMemcpy(words, there, sizeof(words), cudaMemcpyDeviceToHost);
     for (unsigned i = 0; i < 1024; i++)
         sum += words[i];
     cudaFree(there);
