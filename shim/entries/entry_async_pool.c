@@ -23,12 +23,14 @@ static void pool_created(CUresult result, const CUmemoryPool *pool,
     }
 }
 
-static void pool_destroyed(CUresult result, CUmemoryPool pool,
-                           struct gs_memory_location location)
+static CUresult destroy_pool(__typeof__(cuMemPoolDestroy) *real, CUmemoryPool pool)
 {
+    struct gs_memory_location location = gs_memory_pools_leaves(pool);
+    CUresult result = real(pool);
     if (result != CUDA_SUCCESS) {
         gs_memory_pools_back(pool, location);
     }
+    return result;
 }
 
 /* ---- the current pool -------------------------------------------------------------- */

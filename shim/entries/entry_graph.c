@@ -134,6 +134,22 @@ static void instantiated_with(CUresult result, const CUgraphExec *exec, CUgraph 
     graph_instantiated(result, exec, graph, result == CUDA_SUCCESS ? params->flags : 0);
 }
 
+static CUresult destroy_graph(__typeof__(cuGraphDestroy) *real, CUgraph graph)
+{
+    struct gs_graph_nodes *taken = gs_graph_destroying(graph);
+    CUresult result = real(graph);
+    gs_graph_destroyed(taken, result == CUDA_SUCCESS);
+    return result;
+}
+
+static CUresult destroy_exec(__typeof__(cuGraphExecDestroy) *real, CUgraphExec exec)
+{
+    struct gs_graph_exec *taken = gs_graph_exec_destroying(exec);
+    CUresult result = real(exec);
+    gs_graph_exec_destroyed(taken, result == CUDA_SUCCESS);
+    return result;
+}
+
 /* ---- launches ---------------------------------------------------------------------- */
 
 static inline __attribute__((always_inline)) CUresult
