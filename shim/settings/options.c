@@ -203,6 +203,14 @@ static uint64_t rounded(const struct gs_option *option, const char *label,
     return value;
 }
 
+/* In place of a value that is wrong: the default, but for a check, which must not pass
+ * for that. */
+static const char *value_instead(const struct gs_option *option)
+{
+    return option == &gs_options_table[GS_OPTION_ROW_error_exitcode] ? "1"
+                                                                     : option->fallback;
+}
+
 /* In:  label  what precedes the value in a note: "NAME=", or "LIST=item:" */
 static void load_value(struct gs_options *out, const struct gs_option *option,
                        const char *label, const char *text,
@@ -221,11 +229,13 @@ static void load_value(struct gs_options *out, const struct gs_option *option,
         store(out, option, rounded(option, label, text, value, notes));
         return;
     }
-    store_default(out, option); /* a list may have changed it */
+    if (gs_option_parse(option, value_instead(option), &value) == GS_OK) {
+        store(out, option, value); /* a list may have changed it */
+    }
     problem = gs_option_wrong(option, text, wrong);
     add_note(notes, "gpushim: %s%s: %s; using %s", label,
              gs_option_quote(text, strlen(text), quote, sizeof(quote)),
-             problem ? problem : "", option->fallback);
+             problem ? problem : "", value_instead(option));
 }
 
 /* ---- Unknown names ---------------------------------------------------------------- */

@@ -224,6 +224,10 @@ add_case "options exit code on errors" exitcode_case badfree_linked 23 23
 add_case "options exit code when clean" exitcode_case pipeline_shared 0 23
 add_case "options exit code keeps the program's" exitcode_case oddities_shared 9 23
 add_case "options exit code 0" exitcode_case leaky_shared 0 0
+# A wrong value turns no check off.
+add_case "options exit code too large" exitcode_case leaky_shared 1 999
+add_case "options exit code that is a word" exitcode_case leaky_shared 1 on
+add_case "options exit code that is a word, when clean" exitcode_case pipeline_shared 0 on
 
 # A program in which CUDA did not start has leaked nothing, and that is no pass.
 no_start_case() {
