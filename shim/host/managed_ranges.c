@@ -13,7 +13,6 @@
 #include <search.h>
 #include <stdlib.h>
 
-#include "gs_compare.h"
 #include "gs_locks.h"
 
 /* Rows of the counts by owner. */
@@ -52,7 +51,7 @@ static int by_address(const void *left, const void *right)
 
 static int order(uint64_t a, uint64_t b)
 {
-    return GS_RISING(a, b);
+    return a < b ? -1 : a > b;
 }
 
 static int by_size(const void *left, const void *right)

@@ -227,7 +227,7 @@ paused $runner: its GPU memory is on the host" "$(<both.out)"
   expect_equal "no wait" "gpushim: --wait is a number from 1 to 86400, not 0" "$(<wait.err)"
   pause_call help resume --help
   expect_text help.out '^usage: gpushim resume '
-  expect_text help.out '^Of processes \(PID...\): what pause has moved to the host comes back'
+  expect_text help.out '^resume PID undoes pause: copies the GPU memory of a process back from the host[.]$'
   run_in none LD_LIBRARY_PATH=/nowhere -- "$build/gpushim" pause 1
   expect_status none 1
   expect_text none.err '^gpushim: no CUDA driver: '
