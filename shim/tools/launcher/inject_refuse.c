@@ -146,10 +146,16 @@ static const char *refuse_program(pid_t pid)
 {
     char path[48];
     Elf64_Ehdr head, own;
-    (void)snprintf(path, sizeof(path), "/proc/%d/exe", (int)gs_living_thread(pid));
-    int file = open(path, O_RDONLY | O_CLOEXEC);
+    int file = -1, error = ENOENT;
+    pid_t thread = 0, living = gs_living_thread(pid);
+    while (file < 0 && error == ENOENT && living != thread) { /* it has just ended */
+        thread = living;
+        (void)snprintf(path, sizeof(path), "/proc/%d/exe", (int)thread);
+        file = open(path, O_RDONLY | O_CLOEXEC);
+        error = errno;
+        living = gs_living_thread(pid);
+    }
     if (file < 0) {
-        int error = errno;
         return error == ENOENT ? "a kernel thread, or it has ended"
                                : gs_inject_no_trace(pid, error);
     }
